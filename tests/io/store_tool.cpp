@@ -1,5 +1,7 @@
 // Calls of src/io/store for the tests with servers (tests/stores): one command a line on standard input, fields between tabs; an answer
 // as one line of JSON each.
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <optional>
@@ -19,13 +21,13 @@ std::vector<std::string> fields_of(const std::string& line) {
   for (const char c : line)
     if (c == '\t') fields.emplace_back();
     else fields.back() += c;
-  fields.resize(5);
+  fields.resize(std::max<size_t>(5, fields.size()));
   return fields;
 }
 
 std::optional<PublishedFolder> held;
 
-// claim URL FOLDER [fresh] | publish | fetch URL FOLDER | stat URL | list URL | read URL | range URL OFFSET SIZE | put URL FILE [absent | =VERSION] | remove URL
+// load URL… (their sizes and the time) | claim URL FOLDER [fresh] | publish | fetch URL FOLDER | stat URL | list URL | read URL | range URL OFFSET SIZE | put URL FILE [absent | =VERSION] | remove URL
 Json answer(const std::vector<std::string>& f) {
   Json result = Json::object();
   if (f[0] == "stat") {
@@ -41,6 +43,12 @@ Json answer(const std::vector<std::string>& f) {
     const Bytes bytes = read_file(f[1]);
     result.set("size", static_cast<int64_t>(bytes.size()));
     result.set("sha256", sha256_hex(bytes));
+  } else if (f[0] == "load") {
+    const auto begun = std::chrono::steady_clock::now();
+    int64_t size = 0;
+    for (size_t i = 1; i < f.size() && !f[i].empty(); ++i) size += static_cast<int64_t>(read_file(f[i]).size());
+    result.set("size", size);
+    result.set("seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
   } else if (f[0] == "range") {
     Bytes bytes(std::stoull(f[3]));
     read_stored_range(f[1], std::stoull(f[2]), bytes);

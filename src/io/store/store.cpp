@@ -103,31 +103,62 @@ StoredInfo info_to_read(Store& store, const StoreUrl& url) {
 struct Block {
   uint64_t offset;
   std::span<std::byte> into;
+};
+
+// Neighbouring blocks that one request brings: a server takes as long to begin an answer as to send a megabyte of it.
+struct Stretch {
+  std::span<Block> blocks;
+  std::span<std::byte> into;
   std::shared_ptr<Transfer> transfer = nullptr;
 };
 
-constexpr size_t kBlocksAtOnce = 32;
+constexpr size_t kStretchesAtOnce = 16;
+constexpr uint64_t kLeastStretch = uint64_t{32} << 20, kMostStretch = uint64_t{64} << 20, kStretches = 8;
+
+// Blocks that follow each other in the object and in memory. An object that is large enough comes by several connections.
+std::vector<Stretch> stretches_of(std::span<Block> blocks) {
+  uint64_t total = 0;
+  for (const Block& block : blocks) total += block.into.size();
+  const uint64_t most = std::clamp(total / kStretches, kLeastStretch, kMostStretch);
+  std::vector<Stretch> stretches;
+  for (size_t begin = 0, end; begin < blocks.size(); begin = end) {
+    std::span<std::byte> into = blocks[begin].into;
+    for (end = begin + 1; end < blocks.size(); ++end) {
+      const Block& next = blocks[end];
+      const bool follows = next.offset == blocks[begin].offset + into.size() && next.into.data() == into.data() + into.size();
+      if (!follows || into.size() + next.into.size() > most) break;
+      into = {into.data(), into.size() + next.into.size()};
+    }
+    stretches.push_back({blocks.subspan(begin, end - begin), into});
+  }
+  return stretches;
+}
+
+void begin_stretch(Store& store, const StoreUrl& url, const StoredInfo& info, Stretch& stretch) {
+  stretch.transfer = store.reading(url, stretch.blocks[0].offset, stretch.into.size(), info);
+  stretch.transfer->into = stretch.into;
+  // An answer that is shorter than it says of itself is a lost connection; one that says so itself is tried again as well.
+  auto again = stretch.transfer->again;
+  const uint64_t size = stretch.into.size();
+  stretch.transfer->again = [again, size](Transfer& t) { return (t.ok() && t.received < size) || (again && again(t)); };
+}
 
 // Throws after the first version of the object that is not the one which was asked for.
 void fetch(Store& store, const StoreUrl& url, const StoredInfo& info, std::span<Block> blocks) {
-  for (size_t begin = 0; begin < blocks.size(); begin += kBlocksAtOnce) {
-    const auto now = blocks.subspan(begin, std::min(kBlocksAtOnce, blocks.size() - begin));
+  std::vector<Stretch> stretches = stretches_of(blocks);
+  for (size_t begin = 0; begin < stretches.size(); begin += kStretchesAtOnce) {
+    const auto now = std::span(stretches).subspan(begin, std::min(kStretchesAtOnce, stretches.size() - begin));
     std::vector<Transfer*> transfers;
-    for (Block& block : now) {
-      block.transfer = store.reading(url, block.offset, block.into.size(), info);
-      block.transfer->into = block.into;
-      // An answer that is shorter than it says of itself is a lost connection; one that says so itself is tried again as well.
-      auto again = block.transfer->again;
-      const uint64_t size = block.into.size();
-      block.transfer->again = [again, size](Transfer& t) { return (t.ok() && t.received < size) || (again && again(t)); };
-      transfers.push_back(block.transfer.get());
+    for (Stretch& stretch : now) {
+      begin_stretch(store, url, info, stretch);
+      transfers.push_back(stretch.transfer.get());
     }
     perform(transfers, url.text);
-    for (Block& block : now) {
-      Transfer& answer = *block.transfer;
-      if (answer.ok() && answer.problem.empty() && answer.received == block.into.size()) {
-        keep_block(url.text, info.version, block.offset, block.into);
-        block.transfer.reset();
+    for (Stretch& stretch : now) {
+      Transfer& answer = *stretch.transfer;
+      if (answer.ok() && answer.problem.empty() && answer.received == stretch.into.size()) {
+        for (const Block& block : stretch.blocks) keep_block(url.text, info.version, block.offset, block.into);
+        stretch.transfer.reset();
         continue;
       }
       Known::shared().forget(url.text);
@@ -136,7 +167,7 @@ void fetch(Store& store, const StoreUrl& url, const StoredInfo& info, std::span<
         throw Error(ErrorKind::resources, {.where = url.text,
                                            .what = "the server sends too few bytes, " + std::to_string(answer.attempts) + " times",
                                            .got = std::to_string(answer.received),
-                                           .expected = std::to_string(block.into.size())});
+                                           .expected = std::to_string(stretch.into.size())});
       store.refuse(url, answer);
     }
   }
