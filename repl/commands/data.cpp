@@ -1,9 +1,10 @@
-// `perigee data`: looks at tables in files, checks them against a schema, and writes them in other formats.
+// `perigee data`: looks at tables in files, checks them against a schema, writes them in other formats; prepares examples as records.
 #include <CLI/App.hpp>
 #include <cstdio>
 #include <thread>
 
 #include "repl/commands/command.h"
+#include "repl/commands/data_prepare.h"
 #include "src/core/error.h"
 #include "src/data/table/analysis.h"
 #include "src/data/table/steps.h"
@@ -18,19 +19,24 @@ namespace {
 struct Options {
   std::string action, schema, html, steps;
   std::vector<std::string> files;
-  bool json = false;
-  int threads = 0;
+  bool json = false, encoded = false;
+  int threads = 0, compress = 0;
+  int64_t shard_records = 0;
   int64_t examples = 20;
 } options;
 
 void declare(CLI::App& app) {
-  app.add_option("action", options.action,
-                 "analyse FILE: what each column has; schema FILE: its columns as JSON, to be edited; quality FILE --schema S: what does "
-                 "not meet a "
-                 "schema; convert IN OUT: writes it as .csv, .tsv, .jsonl or .npz")
+  app.add_option(
+         "action", options.action,
+         "analyse FILE: what each column has; schema FILE: its columns as JSON, to be edited; quality FILE --schema S: what does "
+         "not meet a "
+         "schema; convert IN OUT: writes it as .csv, .tsv, .jsonl or .npz; prepare JOB|SOURCE OUT: makes the examples of a job, or of a "
+         "source as JSON, once, and writes records into the folder OUT. The same command goes on with what was begun")
       ->required()
-      ->check(CLI::IsMember({"analyse", "schema", "quality", "convert"}));
-  app.add_option("files", options.files, "CSV or JSON Lines, also .gz, .xz and .zst; for convert a second one, to be written")->required();
+      ->check(CLI::IsMember({"analyse", "schema", "quality", "convert", "prepare"}));
+  app.add_option("files", options.files,
+                 "CSV or JSON Lines, also .gz, .xz and .zst; for convert a second one, to be written; for prepare a job and a folder")
+      ->required();
   app.add_option("--schema", options.schema,
                  "columns and how the file is written, as `perigee data schema` prints them; else they are found out");
   app.add_option("--steps", options.steps,
@@ -39,6 +45,11 @@ void declare(CLI::App& app) {
   app.add_flag("--json", options.json, "analyse and quality: the results as JSON");
   app.add_option("--threads", options.threads, "how many read; the default is one for each core. Results have the same bits for any number")
       ->check(CLI::Range(1, 64));
+  app.add_flag("--encoded", options.encoded, "prepare: pictures stay as their files are, and are decoded when they are read");
+  app.add_option("--compress", options.compress, "prepare: the level of Zstandard, 1 to 19; the default, 0, does not compress")
+      ->check(CLI::Range(0, 19));
+  app.add_option("--shard-records", options.shard_records, "prepare: records in each file; the default is what fits 256 MiB")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   app.add_option("--examples", options.examples, "quality: how many offending values are shown (20)")->check(CLI::Range(0, 10000));
 }
 
@@ -50,10 +61,12 @@ Json json_file(const std::string& path) {
   }
 }
 
+int threads() { return options.threads > 0 ? options.threads : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 64); }
+
 tables::TableFile open_table(bool misfits_are_missing = false) {
   tables::ReadOptions reading;
   if (!options.schema.empty()) reading = tables::options_of_schema(json_file(options.schema), options.schema);
-  reading.threads = options.threads > 0 ? options.threads : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 64);
+  reading.threads = threads();
   if (misfits_are_missing) reading.on_misfit = tables::OnMisfit::missing;
   return tables::TableFile(options.files[0], std::move(reading));
 }
@@ -121,6 +134,15 @@ int run() {
   if (options.action == "analyse") return analyse();
   if (options.action == "quality") return quality();
   if (options.action == "convert") return convert();
+  if (options.action == "prepare") {
+    expect_files(2, "perigee data prepare JOB OUT");
+    return prepare_data({.input = options.files[0],
+                         .output = options.files[1],
+                         .threads = threads(),
+                         .level = options.compress,
+                         .shard_records = options.shard_records,
+                         .encoded = options.encoded});
+  }
   expect_files(1, "perigee data schema FILE");
   const tables::TableFile file = open_table();
   std::printf("%s\n", tables::schema_json(file.schema(), file.is_json() ? nullptr : &file.dialect()).dump(1).c_str());
@@ -130,6 +152,7 @@ int run() {
 }  // namespace
 
 extern const Command command_data;
-const Command command_data{.name = "data", .doc = "look at tables in files, check and convert them", .declare = declare, .run = run};
+const Command command_data{
+    .name = "data", .doc = "look at tables in files, check and convert them; prepare examples as records", .declare = declare, .run = run};
 
 }  // namespace perigee

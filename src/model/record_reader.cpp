@@ -5,6 +5,7 @@
 #include "src/data/arrays.h"
 #include "src/data/documents.h"
 #include "src/data/picture_options.h"
+#include "src/data/records/record_set.h"
 #include "src/data/sound/sound_source.h"
 #include "src/data/table/prepared.h"
 #include "src/data/table_source.h"
@@ -64,7 +65,7 @@ Json data_description(const Json& job, const Json& fitted) {
   const Json* data = job.find("data");
   const Json* part = data != nullptr ? data->find("test") : nullptr;
   if (data != nullptr && (part == nullptr || part->is_null())) part = data->find("train");
-  return part != nullptr && part->is_object() ? with_fitted(*part, fitted) : Json::object();
+  return part != nullptr && part->is_object() ? records::with_prepared(with_fitted(*part, fitted)) : Json::object();
 }
 
 // How data of a kind are read, whichever they are: what another file of the kind takes from the job.
@@ -461,6 +462,9 @@ Json RecordReader::describe(const std::string& path) const {
 }
 
 SourcePtr RecordReader::open_labelled(const Json& description, const std::string& where, const std::string& folder) const {
+  // Records went the job's way already.
+  if (type_of(innermost(description)) == "records")
+    return open_source(Config(with_fitted(description, fitted_), where, ErrorKind::data), folder);
   const Json complete = completed(description, leaf_);
   const Json chain = has_map(complete) ? with_fitted(complete, fitted_) : around(description_, complete, Purpose::judge);
   return open_source(Config(chain, where, ErrorKind::data), folder);

@@ -113,6 +113,32 @@ def a_killed_worker_costs_nobody_his_examples():
         cluster.check_ledger(train.folder(), epochs=40)
 
 
+def prepared_records_give_the_same_bits():
+    with Cluster() as cluster:
+        source = {"type": "map", "source": {"type": "digits", "size": 1024, "endless": False}, "transforms": [{"type": "standardize"}]}
+        for compress in ("0", "3"):
+            folder = "records" + compress
+            code, _, errors = cluster.run("data", "prepare", json.dumps(source), folder, "--shard-records", "300", "--compress", compress)
+            assert code == 0, errors
+            data = {"train": {"type": "map", "source": {"type": "records", "folder": folder}, "transforms": [{"type": "shift"}]}, "batch": 32}
+            assert_same(both_ways(cluster, "--workers", "2", epochs=1, data={**data, "test": {"type": "records", "folder": folder}}))
+
+
+def killed_workers_leave_the_ledger_of_records_exact():
+    with Cluster() as cluster:
+        source = {"type": "digits", "size": 2048, "endless": False}
+        code, _, errors = cluster.run("data", "prepare", json.dumps(source), "records", "--shard-records", "300", "--compress", "1")
+        assert code == 0, errors
+        cluster.write_job(data={"train": {"type": "records", "folder": "records"}, "batch": 16}, epochs=40)
+        train = cluster.train("--workers", "4")
+        train.wait_event("step", lambda e: e["workers"] == 4)
+        for kill in range(4):  # an agent gives a worker up that crashes often in a short while: each of them once
+            os.kill(train.worker_pids()[kill], signal.SIGKILL)
+            train.wait_event("worker_joined", count=5 + kill)
+        assert train.wait() == 0, train.tail()
+        cluster.check_ledger(train.folder(), epochs=40)
+
+
 def copies_that_differ_are_refused_by_name():
     with Cluster() as cluster:
         root = cluster.folder / "root"
@@ -151,6 +177,7 @@ def mistakes_are_explained():
 if __name__ == "__main__":
     harness.main([
         the_parameters_are_the_same_bits, text_gives_the_same_bits, weights_of_a_table_reach_the_workers, mnist_reaches_a_machine_that_has_none,
-        workers_ask_a_coordinator_that_comes_back, a_killed_worker_costs_nobody_his_examples, copies_that_differ_are_refused_by_name,
+        workers_ask_a_coordinator_that_comes_back, a_killed_worker_costs_nobody_his_examples, prepared_records_give_the_same_bits, killed_workers_leave_the_ledger_of_records_exact,
+        copies_that_differ_are_refused_by_name,
         mistakes_are_explained
     ])

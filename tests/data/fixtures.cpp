@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "src/data/records/prepare.h"
 #include "src/io/compress.h"
 #include "src/io/file.h"
 #include "src/io/npy.h"
@@ -107,6 +108,8 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
   const bool real = std::getenv("PERIGEE_DATA") != nullptr;
   const auto parse = [](std::string_view text) { return Json::parse(text, "fixtures"); };
   const std::string digits = R"({"type":"digits","size":20})", arrays = R"({"type":"arrays","x":[[1,2],[3,4],[5,6],[7,9]],"y":[0,1,1,2]})";
+  const Json stored = parse(R"({"type":"idx","x":"x.idx.gz","y":"y.idx"})");
+  records::prepare_records(*open_source(Config(stored, "fixtures"), folder), stored, folder + "/records", {.level = 1, .shard_records = 4});
   return {
       {"arrays", parse(arrays)},
       {"audio", parse(R"({"type":"audio","folder":"sounds","seconds":0.1})")},
@@ -127,6 +130,7 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
       {"mnist", real ? parse(R"({"type":"mnist","part":"test"})") : Json()},
       {"npy", parse(R"({"type":"npy","x":"x.npy","y":"y.npy"})")},
       {"npz", parse(R"({"type":"npz","file":"d.npz","x":"x","y":"y"})")},
+      {"records", parse(R"({"type":"records","folder":"records"})")},
       {"split", parse(R"({"type":"split","parts":[0.5,0.5],"part":1,"source":)" + digits + "}")},
       {"subset", parse(R"({"type":"subset","indices":[3,1],"source":)" + arrays + "}")},
       {"table", parse(R"({"type":"table","file":"t.csv","steps":[{"impute":"*"},{"derive":{"old":"age > 2"},"after":"age"}]})")},

@@ -89,6 +89,53 @@ def test_job():
     assert "makes other rows" in perigee("predict", "grouped", "houses.csv", code=3)
 
 
+def files_of(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(pathlib.Path(folder).rglob("*")) if path.suffix == ".pgr"}
+
+
+def test_prepared_job():
+    pathlib.Path("job.json").write_text(json.dumps(JOB | {"data": JOB["data"] | {"test": JOB["data"]["train"]}}))
+    assert "train: 59 records" in perigee("data", "prepare", "job.json", "out", "--compress", "3")
+    made = json.loads(pathlib.Path("out/job.json").read_text())
+    assert made["data"]["train"] == {"type": "records", "folder": "train"}, made["data"]
+    perigee("train", "job.json", "--out", "raw")
+    perigee("train", "out/job.json", "--out", "prepared")
+    # The model has the steps and what they measured: rows of the file are foretold as by the model of the file itself.
+    rows = [line for line in pathlib.Path("houses.csv").read_text().splitlines() if ",-1," not in line]
+    pathlib.Path("rows.csv").write_text("\n".join(rows) + "\n")
+    assert perigee("predict", "raw", "rows.csv") == perigee("predict", "prepared", "rows.csv")
+    assert perigee("eval", "prepared").splitlines()[-1] == perigee("eval", "raw").splitlines()[-1]
+    assert "the job names no training data" in (pathlib.Path("none.json").write_text(json.dumps(JOB | {"data": {"test": JOB["data"]["train"]}}))
+                                                and perigee("data", "prepare", "none.json", "no", code=2))
+
+
+def test_killed_and_resumed():
+    source = json.dumps({"type": "digits", "size": 30000, "endless": False})
+    perigee("data", "prepare", source, "whole", "--threads", "1", "--shard-records", "2500")
+    killed = 0
+    for _ in range(40):
+        process = subprocess.Popen([PROGRAM, "data", "prepare", source, "killed", "--threads", "3", "--shard-records", "2500"], stderr=subprocess.DEVNULL)
+        try:
+            process.wait(timeout=0.1 + killed * 0.02)
+            break
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            killed += 1
+    perigee("data", "prepare", source, "killed", "--threads", "2", "--shard-records", "2500")
+    assert killed > 0 and files_of("whole") == files_of("killed") and len(files_of("whole")) == 12, killed
+    lock = subprocess.Popen(["flock", "whole/plan.lock", "sleep", "20"])
+    try:
+        for _ in range(100):
+            if "another process prepares records here" in subprocess.run([PROGRAM, "data", "prepare", source, "whole", "--shard-records", "2500"],
+                                                                         capture_output=True, text=True, check=False).stderr:
+                break
+        else:
+            raise AssertionError("two prepare one folder")
+    finally:
+        lock.kill()
+
+
 def main():
     tests = [value for name, value in globals().items() if name.startswith("test_")]
     print(f"1..{len(tests)}")

@@ -1,0 +1,342 @@
+// Records: what is read is what was prepared, for any number of threads, compressed or not, after a kill; damage is found.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+
+#include "src/data/records/prepare.h"
+#include "src/data/transform.h"
+#include "src/io/npy.h"
+#include "src/io/record/shard_writer.h"
+#include "tests/data/fixtures.h"
+#include "tests/io/pictures.h"
+#include "tests/io/temporary.h"
+
+namespace perigee {
+namespace {
+
+using records::prepare_records;
+using records::prepared_part;
+using records::PrepareOptions;
+
+Json parse(const std::string& text) { return Json::parse(text, "test"); }
+SourcePtr open(const Json& json, const std::string& folder = ".") { return open_source(Config(json, "test", ErrorKind::data), folder); }
+SourcePtr open_folder(const std::string& folder, const std::string& more = "") {
+  return open(parse(R"({"type":"records","folder":")" + folder + "\"" + more + "}"));
+}
+
+std::string example(const DataSource& source, int64_t index, uint64_t epoch = 0) {
+  std::vector<Bytes> values;
+  std::vector<std::byte*> slots;
+  for (const Field& field : source.fields()) values.emplace_back(static_cast<size_t>(field.shape.elements()) * dtype_bytes(field.dtype));
+  for (Bytes& each : values) slots.push_back(each.data());
+  source.read({.index = index, .epoch = epoch, .seed = 7}, slots);
+  std::string all;
+  for (const Bytes& each : values) all += as_text(each);
+  return all;
+}
+
+void expect_same(const DataSource& a, const DataSource& b) {
+  ASSERT_EQ(a.size(), b.size());
+  ASSERT_EQ(a.fields().size(), b.fields().size());
+  for (size_t f = 0; f < a.fields().size(); ++f) {
+    EXPECT_EQ(a.fields()[f].name, b.fields()[f].name);
+    EXPECT_EQ(a.fields()[f].shape, b.fields()[f].shape);
+    EXPECT_EQ(a.fields()[f].dtype, b.fields()[f].dtype);
+    EXPECT_EQ(a.fields()[f].class_names, b.fields()[f].class_names);
+    EXPECT_EQ(a.fields()[f].role, b.fields()[f].role);
+    EXPECT_EQ(a.fields()[f].of, b.fields()[f].of);
+  }
+  for (int64_t i = 0; i < a.size(); ++i) ASSERT_EQ(example(a, i), example(b, i)) << "example " << i;
+}
+
+std::string bytes_of(const std::string& folder) {
+  std::string all;
+  for (int64_t i = 0; file_exists(folder + "/" + records::shard_name(i)); ++i)
+    all += as_text(read_file(folder + "/" + records::shard_name(i)));
+  return all + std::string(as_text(read_file(folder + "/records.json")));
+}
+
+std::string message_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Records, AreTheExamplesOfEverySource) {
+  const TemporaryFolder folder;
+  const CacheFolder cache(folder / "cache");
+  int prepared = 0;
+  for (const auto& [type, description] : source_examples(folder.path())) {
+    if (description.is_null() || type == "host" || type == "mnist") continue;
+    SCOPED_TRACE(type);
+    const SourcePtr source = open(description, folder.path());
+    const std::string out = folder / ("of-" + type);
+    // Digits are drawn anew in each epoch.
+    if (description.dump().find("digits") != std::string::npos) {
+      EXPECT_NE(message_of([&] { prepare_records(*source, description, out, {}); }).find("others in each epoch"), std::string::npos);
+      continue;
+    }
+    for (const int level : {0, 3}) {
+      const std::string here = out + std::to_string(level);
+      prepare_records(*source, description, here, {.level = level});
+      const SourcePtr found = open_folder(here);
+      expect_same(*source, *found);
+      EXPECT_TRUE(found->traits().fixed);
+    }
+    ++prepared;
+  }
+  EXPECT_GE(prepared, 12);
+}
+
+// `count` examples of 784 numbers and a label, in a file.
+Json numbers(const TemporaryFolder& folder, int64_t count) {
+  Tensor x(Dtype::f32, {count, 784}), y(Dtype::i64, {count});
+  for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = static_cast<float>(i * 7919 % 1009) / 64;
+  for (int64_t i = 0; i < count; ++i) y.data<int64_t>()[i] = i % 10;
+  const std::string name = folder / std::to_string(count);
+  write_file(name + "x.npy", npy_bytes(x));
+  write_file(name + "y.npy", npy_bytes(y));
+  return parse(R"({"type":"npy","x":")" + name + R"(x.npy","y":")" + name + R"(y.npy"})");
+}
+
+TEST(Records, HaveTheSameBytesForAnyNumberOfThreads) {
+  const TemporaryFolder folder;
+  const Json description = numbers(folder, 700);
+  const SourcePtr source = open(description);
+  for (const int level : {0, 1}) {
+    std::string first;
+    for (const int threads : {1, 2, 5}) {
+      const std::string out = folder / (std::to_string(level) + "-" + std::to_string(threads));
+      const auto made = prepare_records(*source, description, out, {.threads = threads, .level = level, .shard_records = 150});
+      EXPECT_EQ(made.shards, 5);
+      if (first.empty()) first = bytes_of(out);
+      EXPECT_EQ(first, bytes_of(out));
+      expect_same(*source, *open_folder(out));
+    }
+  }
+}
+
+// As a kill leaves it: some files whole, one half written, no list of them.
+TEST(Records, GoOnAfterAKill) {
+  const TemporaryFolder folder;
+  const Json description = numbers(folder, 700);
+  const SourcePtr source = open(description);
+  const std::string whole = folder / "whole", killed = folder / "killed";
+  const PrepareOptions options{.shard_records = 100};
+  prepare_records(*source, description, whole, options);
+  prepare_records(*source, description, killed, options);
+  std::filesystem::remove(killed + "/records.json");
+  std::filesystem::remove(killed + "/00003.pgr");
+  std::filesystem::remove(killed + "/00006.pgr");
+  write_file(killed + "/00003.pgr.part", as_bytes("half of"));
+  EXPECT_NE(message_of([&] { open_folder(killed); }).find("the preparation of these records has not ended"), std::string::npos);
+  const auto made = prepare_records(*source, description, killed, options);
+  EXPECT_EQ(made.kept, 5);
+  EXPECT_EQ(bytes_of(whole), bytes_of(killed));
+  EXPECT_EQ(prepare_records(*source, description, killed, options).kept, 7) << "nothing is left to do";
+  // Other data into the same folder.
+  const Json other = numbers(folder, 701);
+  EXPECT_NE(message_of([&] { prepare_records(*open(other), other, killed, options); }).find("records of another preparation"),
+            std::string::npos);
+  // A file of other records in its place.
+  const std::string elsewhere = folder / "elsewhere";
+  prepare_records(*open(other), other, elsewhere, options);
+  std::filesystem::copy_file(elsewhere + "/00001.pgr", killed + "/00001.pgr", std::filesystem::copy_options::overwrite_existing);
+  EXPECT_NE(message_of([&] { open_folder(killed); }).find("is none of those that"), std::string::npos);
+  EXPECT_NE(message_of([&] { prepare_records(*source, description, killed, options); }).find("is of another preparation"),
+            std::string::npos);
+}
+
+TEST(Records, KeepPicturesAsTheirFilesAre) {
+  const TemporaryFolder folder;
+  source_examples(folder.path());
+  const Json description = parse(R"({"type":"images","folder":"pets","size":[6,7],"fit":"random"})");
+  const SourcePtr source = open(description, folder.path());
+  EXPECT_NE(message_of([&] { prepare_records(*source, description, folder / "no", {}); }).find("--encoded keeps pictures"),
+            std::string::npos);
+  for (const int level : {0, 9}) {
+    const std::string out = folder / ("out" + std::to_string(level));
+    prepare_records(*source, description, out, {.level = level, .encoded = true});
+    const SourcePtr found = open_folder(out);
+    EXPECT_FALSE(found->traits().fixed);
+    for (int64_t i = 0; i < source->size(); ++i)
+      for (const uint64_t epoch : {0, 1}) EXPECT_EQ(example(*source, i, epoch), example(*found, i, epoch)) << "the same part is drawn";
+    const SourcePtr middle = open_folder(out, R"(,"fit":"crop","size":9)");
+    EXPECT_EQ(middle->fields()[0].shape, Shape({3, 9, 9}));
+    expect_same(*open(parse(R"({"type":"images","folder":"pets","size":9,"fit":"crop"})"), folder.path()), *middle);
+  }
+  const Json arrays = parse(R"({"type":"arrays","x":[[1],[2]],"y":[0,1]})");
+  EXPECT_NE(message_of([&] { prepare_records(*open(arrays), arrays, folder / "no", {.encoded = true}); }).find("not made of encoded files"),
+            std::string::npos);
+  prepare_records(*open(arrays), arrays, folder / "numbers", {});
+  EXPECT_NE(message_of([&] { open_folder(folder / "numbers", R"(,"size":3)"); }).find("these records hold arrays"), std::string::npos);
+}
+
+// Of a chain, what is the same in each epoch is stored; the rest goes on around the records.
+TEST(Records, AreCutBeforeWhatDraws) {
+  const Json leaf = parse(R"({"type":"records","folder":"out"})");
+  const auto around = [&](const std::string& text, bool encoded = false) { return prepared_part(parse(text), leaf, encoded); };
+  const std::string digits = R"({"type":"digits","size":9})";
+  const auto map = [](const std::string& source, const std::string& transforms) {
+    return R"({"type":"map","source":)" + source + R"(,"transforms":[)" + transforms + "]}";
+  };
+  const std::string scale = R"({"type":"scale","factor":2})", flip = R"({"type":"flip"})",
+                    still = R"({"type":"crop","size":3,"random":false})";
+  auto part = around(map(digits, scale + "," + still + "," + flip + "," + scale));
+  EXPECT_EQ(part.stored, parse(map(digits, scale + "," + still)));
+  EXPECT_EQ(part.around, parse(map(leaf.dump(), flip + "," + scale)));
+  part = around(R"({"type":"take","count":3,"source":)" + map(digits, scale) + "}");
+  EXPECT_EQ(part.around, leaf) << "all of it is the same in each epoch";
+  part = around(R"({"type":"take","count":3,"source":)" + map(digits, flip) + "}");
+  EXPECT_EQ(part.stored, parse(digits));
+  EXPECT_EQ(part.around, parse(R"({"type":"take","count":3,"source":)" + map(leaf.dump(), flip) + "}"));
+  part = around(R"({"type":"mixup","source":)" + map(digits, scale) + "}");
+  EXPECT_EQ(part.stored, parse(map(digits, scale)));
+  part = around(map(digits, scale), true);
+  EXPECT_EQ(part.stored, parse(digits));
+  EXPECT_EQ(part.around, parse(map(leaf.dump(), scale)));
+  EXPECT_NE(message_of([&] {
+              around(R"({"type":"concat","sources":[)" + map(digits, flip) + "," + digits + "]}");
+            }).find("cannot be prepared together"),
+            std::string::npos);
+}
+
+TEST(Records, TellWhatTheyWereMadeFrom) {
+  const TemporaryFolder folder;
+  const Json description = parse(R"({"type":"map","source":{"type":"arrays","x":[[1,5],[3,5],[5,5]],"y":[0,1,1]},
+    "transforms":[{"type":"standardize"}]})");
+  const SourcePtr source = open(description);
+  prepare_records(*source, with_fitted(description, source->traits().fitted), folder / "out", {});
+  const Json fitted = parse(open_folder(folder / "out")->traits().fitted.dump());
+  const Json made =
+      records::with_prepared(with_fitted(parse(R"({"type":"take","count":1,"source":{"type":"records","folder":"gone"}})"), fitted));
+  EXPECT_EQ(made.find("source")->find("transforms")->as_array()[0].find("fitted")->find("mean")->dump(), "[3.0,5.0]");
+  EXPECT_EQ(*made.find("source")->find("source"), parse(R"({"type":"arrays"})")) << "numbers are not kept twice";
+  const Json manifest = parse(std::string(as_text(read_file(folder / "out/records.json"))));
+  EXPECT_EQ(manifest.find("statistics")->as_array()[1].find("classes")->dump(), "[1,2]");
+  EXPECT_NEAR(manifest.find("statistics")->as_array()[0].find("mean")->as_number(), 0, 1e-7);
+}
+
+void write_quickly(const std::string& path, std::span<const std::byte> bytes) { write_file(path, std::span(&bytes, 1), false); }
+
+// Every byte changed, and every length: damage is an Error, or changes nothing that is read.
+TEST(Records, DamageIsFound) {
+  const TemporaryFolder folder;
+  const Json description = parse(R"({"type":"arrays","x":[[1,2],[3,4],[5,6],[7,9]],"y":[0,1,1,2]})");
+  const SourcePtr source = open(description);
+  int found = 0;
+  for (const int level : {0, 19}) {
+    const std::string out = folder / std::to_string(level), path = out + "/00000.pgr";
+    prepare_records(*source, description, out, {.level = level});
+    const Bytes whole = read_file(path);
+    for (size_t i = 0; i < whole.size(); i += i >= 16 && i < 4000 ? 97 : 1) {
+      Bytes changed = whole;
+      changed[i] ^= std::byte{0x40};
+      write_quickly(path, changed);
+      try {
+        expect_same(*source, *open_folder(out));
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::data);
+        ++found;
+      }
+    }
+    for (size_t size = 0; size < whole.size(); size += 13) {
+      write_quickly(path, std::span(whole).first(size));
+      EXPECT_THROW(open_folder(out), Error) << size;
+    }
+  }
+  EXPECT_GT(found, 1000);
+  EXPECT_NE(message_of([&] { open_folder(folder / "0"); }).find("the record file is cut short"), std::string::npos);
+  write_file(folder / "0/00000.pgr", as_bytes(std::string(5000, 'x')));
+  EXPECT_NE(message_of([&] { open_folder(folder / "0"); }).find("is no record file"), std::string::npos);
+}
+
+// A file that is well made and lies: labels that are no class, pieces that overlap.
+TEST(Records, LiesAreFound) {
+  const TemporaryFolder folder;
+  const records::ShardLayout layout{.per_block = 4, .stride = 8, .variable = 0};
+  records::BlockBuilder builder(layout, 0);
+  const int64_t label = 5;
+  std::memcpy(builder.add_row(), &label, sizeof label);
+  std::filesystem::create_directories(folder / "out");
+  records::ShardWriter writer(folder / "out/00000.pgr", layout);
+  writer.add(builder.encode());
+  const uint64_t hash = writer.finish(1, Json::object());
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
+  write_file(folder / "out/records.json",
+             as_bytes(R"({"format":1,"records":1,"per_shard":4,"fields":[{"name":"y","dtype":"i64","shape":[],"classes":3}],"shards":[")" +
+                      std::string(digits) + R"("]})"));
+  const SourcePtr source = open_folder(folder / "out");
+  EXPECT_NE(message_of([&] { example(*source, 0); }).find("the label 'y' is out of range"), std::string::npos);
+}
+
+double cpu_seconds(const std::function<void()>& work) {
+  timespec a{}, b{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+  work();
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+  return static_cast<double>(b.tv_sec - a.tv_sec) + static_cast<double>(b.tv_nsec - a.tv_nsec) * 1e-9;
+}
+
+// Pieces as large as a photograph of 500 x 375, in random order, copied as a decoder's input would be.
+TEST(Records, OfEncodedPicturesAreReadFast) {
+  const TemporaryFolder folder;
+  const records::ShardLayout layout{.per_block = 16, .stride = 8, .variable = 1};
+  records::ShardWriter writer(folder / "a.pgr", layout);
+  records::BlockBuilder builder(layout, 0);
+  Bytes piece(47000), copy(47000);
+  for (int block = 0; block < 100; ++block) {
+    builder.clear();
+    for (int i = 0; i < 16; ++i) {
+      piece[0] = static_cast<std::byte>(i);
+      builder.add_row();
+      builder.add_piece(piece);
+    }
+    writer.add(builder.encode());
+  }
+  writer.finish(1600, Json::object());
+  const records::Shard shard(folder / "a.pgr");
+  double seconds = 1e9;
+  for (int turn = 0; turn < 5; ++turn)
+    seconds = std::min(seconds, cpu_seconds([&] {
+                         for (int64_t i = 0; i < 1600; ++i) {
+                           const int64_t record = i * 7919 % 1600;
+                           const std::span<const std::byte> found = shard.block(record / 16).piece(record % 16, 0);
+                           std::copy(found.begin(), found.end(), copy.begin());
+                           ASSERT_EQ(copy[0], static_cast<std::byte>(record % 16));
+                         }
+                       }));
+  std::printf("[ figure  ] %.0f encoded pictures/s of CPU time\n", 1600 / seconds);
+  EXPECT_GT(1600 / seconds, 5000);
+}
+
+// Figures of the machine at hand: pages in memory, one thread.
+TEST(Records, AreReadFast) {
+  const TemporaryFolder folder;
+  const Json description = numbers(folder, 20000);
+  prepare_records(*open(description), description, folder / "out", {.threads = 2});
+  const auto begin = std::chrono::steady_clock::now();
+  const SourcePtr source = open_folder(folder / "out");
+  const double opened = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  EXPECT_LT(opened, 50) << "ms until the first example may be read";
+  std::vector<float> x(784);
+  int64_t y = 0;
+  std::byte* slots[] = {reinterpret_cast<std::byte*>(x.data()), reinterpret_cast<std::byte*>(&y)};
+  double seconds = 1e9;
+  for (int turn = 0; turn < 5; ++turn)
+    seconds = std::min(seconds, cpu_seconds([&] {
+                         for (int64_t i = 0; i < source->size(); ++i) source->read({.index = i * 7919 % source->size()}, slots);
+                       }));
+  const double rate = static_cast<double>(source->size()) * 784 * 4 / seconds / 1e9;
+  std::printf("[ figure  ] open %.2f ms; f32 fields in random order %.1f GB/s of CPU time\n", opened, rate);
+  EXPECT_GT(rate, 0.5);
+}
+
+}  // namespace
+}  // namespace perigee
