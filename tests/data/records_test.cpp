@@ -1,12 +1,17 @@
 // Records: what is read is what was prepared, for any number of threads, compressed or not, after a kill; damage is found.
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 
 #include "src/data/records/prepare.h"
 #include "src/data/transform.h"
+#include "src/io/digest.h"
 #include "src/io/npy.h"
 #include "src/io/record/shard_writer.h"
 #include "tests/data/fixtures.h"
@@ -267,11 +272,9 @@ TEST(Records, LiesAreFound) {
   records::ShardWriter writer(folder / "out/00000.pgr", layout);
   writer.add(builder.encode());
   const uint64_t hash = writer.finish(1, Json::object());
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
   write_file(folder / "out/records.json",
              as_bytes(R"({"format":1,"records":1,"per_shard":4,"fields":[{"name":"y","dtype":"i64","shape":[],"classes":3}],"shards":[")" +
-                      std::string(digits) + R"("]})"));
+                      hex_digest(hash) + R"("]})"));
   const SourcePtr source = open_folder(folder / "out");
   EXPECT_NE(message_of([&] { example(*source, 0); }).find("the label 'y' is out of range"), std::string::npos);
 }
@@ -314,6 +317,105 @@ TEST(Records, OfEncodedPicturesAreReadFast) {
                        }));
   std::printf("[ figure  ] %.0f encoded pictures/s of CPU time\n", 1600 / seconds);
   EXPECT_GT(1600 / seconds, 5000);
+}
+
+// A folder whose second field is a piece.
+void write_pieces(const std::string& folder) {
+  const records::ShardLayout layout{.per_block = 4, .stride = 8, .variable = 1};
+  records::BlockBuilder builder(layout, 0);
+  builder.add_row();
+  builder.add_piece(as_bytes("abc"));
+  std::filesystem::create_directories(folder);
+  records::ShardWriter writer(folder + "/00000.pgr", layout);
+  writer.add(builder.encode());
+  const std::string hash = hex_digest(writer.finish(1, Json::object()));
+  write_file(folder + "/records.json", as_bytes(R"({"format":1,"records":1,"per_shard":4,"fields":[{"name":"n","dtype":"i64","shape":[]},)"
+                                                R"({"name":"x","dtype":"f32","shape":[],"encoded":true}],"shards":[")" +
+                                                hash + R"("]})"));
+}
+
+// What `work` is refused with has this in it.
+void expect_refusal(const std::string& text, const std::function<void()>& work) {
+  const std::string message = message_of(work);
+  EXPECT_NE(message.find(text), std::string::npos) << message;
+}
+
+TEST(Records, APreparationSaysWhatItRefuses) {
+  const TemporaryFolder folder;
+  const Json few = parse(R"({"type":"arrays","x":[[1],[2]],"y":[0,1]})"), digits = parse(R"({"type":"digits","size":9})");
+  const auto prepare = [&](const Json& json, const std::string& out, PrepareOptions options = {}) {
+    prepare_records(*open(json, folder.path()), json, folder / out, options);
+  };
+  expect_refusal("--encoded keeps pictures as they are, and training draws from them; else leave out what draws",
+                 [&] { prepare(digits, "a"); });
+  expect_refusal("the examples of this source are not made of encoded files", [&] { prepare(few, "a", {.encoded = true}); });
+  write_file(folder / "t.txt", as_bytes(std::string(200, 'x') + std::string(200, 'y')));
+  expect_refusal("these examples go on from one to the next, or appear while a program runs",
+                 [&] { prepare(parse(R"({"type":"text","file":"t.txt","context":6,"streams":4})"), "a"); });
+  prepare(few, "b", {.shard_records = 1});
+  expect_refusal("the folder holds records of another preparation", [&] { prepare(few, "b", {.level = 2}); });
+  std::filesystem::remove(folder / "b/plan.json");
+  expect_refusal("the folder holds records without a plan", [&] { prepare(few, "b"); });
+  prepare(few, "c", {.shard_records = 1});
+  std::filesystem::copy_file(folder / "c/00000.pgr", folder / "c/00001.pgr", std::filesystem::copy_options::overwrite_existing);
+  expect_refusal("the record file is of another preparation", [&] { prepare(few, "c", {.shard_records = 1}); });
+  expect_refusal("prepare the data again, into an empty folder", [&] { open_folder(folder / "c"); });
+  expect_refusal("that draw, or are kept encoded, cannot be prepared together",
+                 [&] { prepared_part(parse(R"({"type":"concat","sources":[{"type":"digits"}]})"), parse("{}"), true); });
+  std::filesystem::remove(folder / "c/records.json");
+  expect_refusal("run the same `perigee data prepare` again: it goes on where it was", [&] { open_folder(folder / "c"); });
+  expect_refusal("the folder has no prepared records", [&] { open_folder(folder / "nothing"); });
+  prepare(few, "d");
+  expect_refusal("`perigee data prepare --encoded` keeps pictures as they are", [&] { open_folder(folder / "d", R"(,"fit":"crop")"); });
+}
+
+TEST(Records, APreparationHasBounds) {
+  const TemporaryFolder folder;
+  const Json many = parse(R"({"type":"digits","size":2000000,"endless":false})"),
+             few = parse(R"({"type":"arrays","x":[[1],[2]],"y":[0,1]})");
+  expect_refusal("more records in each: --shard-records", [&] { prepare_records(*open(many), many, folder / "a", {.shard_records = 1}); });
+  expect_refusal("an example is too large", [&] {
+    records::lay_out({{.name = "x", .dtype = Dtype::f32, .shape = {1 << 20, 1 << 12}}}, false);
+  });
+  prepare_records(*open(few), few, folder / "b", {});
+  const int lock = ::open((folder / "b/plan.lock").c_str(), O_RDWR);
+  ASSERT_EQ(::flock(lock, LOCK_EX), 0);
+  expect_refusal("another process prepares records here", [&] { prepare_records(*open(few), few, folder / "b", {}); });
+  ::close(lock);
+}
+
+TEST(Records, AListOfRecordsIsChecked) {
+  const TemporaryFolder folder;
+  const Json few = parse(R"({"type":"arrays","x":[[1],[2]],"y":[0,1],"class_names":["a","b"]})");
+  prepare_records(*open(few), few, folder / "a", {});
+  const std::string path = folder / "a/records.json", whole(as_text(read_file(path)));
+  const auto changed = [&](const char* key, const std::string& value) {
+    Json json = parse(whole);
+    json.set(key, parse("[" + value + "]").as_array()[0]);
+    write_file(path, as_bytes(json.dump()));
+    open_folder(folder / "a");
+  };
+  const std::string field = R"({"name":"x","dtype":"f32","shape":[1]})";
+  expect_refusal("prepare the data again with this program", [&] { changed("format", "2"); });
+  expect_refusal("are not as many as the records need", [&] { changed("shards", "[]"); });
+  expect_refusal("are not as many as the records need", [&] { changed("records", "1000000000000"); });
+  expect_refusal("has an empty dimension", [&] { changed("fields", R"([{"name":"x","dtype":"f32","shape":[0]}])"); });
+  expect_refusal("is no shape", [&] { changed("fields", R"([{"name":"x","dtype":"f32","shape":[9223372036854775807,4]}])"); });
+  expect_refusal("the fields are too large", [&] { changed("fields", R"([{"name":"x","dtype":"f32","shape":[4294967296]}])"); });
+  expect_refusal("the fields must be a list", [&] { changed("fields", "3"); });
+  expect_refusal("two fields have one name", [&] { changed("fields", "[" + field + "," + field + "]"); });
+  expect_refusal("are not as many as the classes",
+                 [&] { changed("fields", R"([{"name":"x","dtype":"i64","shape":[],"classes":3,"class_names":["a"]}])"); });
+  expect_refusal("is none of those that", [&] { changed("fields", "[" + field + "]"); });
+  expect_refusal("only the first field may be encoded", [&] {
+    write_pieces(folder / "pieces");
+    open_folder(folder / "pieces");
+  });
+  write_file(path, as_bytes(whole));
+  expect_refusal("has no fields", [&] { open_folder(folder / "a", R"(,"fitted":{"type":"records"})"); });
+  expect_refusal("prepare both parts from one job, so that they have the same classes", [&] {
+    open_folder(folder / "a", R"(,"fitted":{"fields":[{"name":"y","dtype":"i64","shape":[],"classes":2,"class_names":["a","c"]}]})");
+  });
 }
 
 // Figures of the machine at hand: pages in memory, one thread.
