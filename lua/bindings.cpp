@@ -21,6 +21,7 @@
 #include "src/job/job_schema.h"
 #include "src/model/metrics/text_scores.h"
 #include "src/nn/layer.h"
+#include "src/schema/families.h"
 
 namespace perigee {
 namespace {
@@ -46,7 +47,8 @@ int family_members(lua_State* L) {
   const std::string wanted = luaL_checkstring(L, 1);
   lua_newtable(L);
   int index = 0;
-  for (const Family& family : all_families()) {
+  // Policies are traces, which take time to read.
+  for (const Family& family : wanted == "policy" ? all_families() : families()) {
     if (wanted != family.name) continue;
     for (const FamilyMember& member : family.members) {
       const Schema own{.options = member.schema.options};
@@ -153,7 +155,8 @@ int script(lua_State* L) {
 int module_text(lua_State* L) {
   const LuaModule* module = find_lua_module(luaL_checkstring(L, 1));
   if (!module) return 0;
-  lua_pushlstring(L, module->text.data(), module->text.size());
+  const std::string text = module->text();
+  lua_pushlstring(L, text.data(), text.size());
   return 1;
 }
 

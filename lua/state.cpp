@@ -29,7 +29,12 @@ int open_module(lua_State* L) {
   const char* name = lua_tostring(L, lua_upvalueindex(1));
   const LuaModule* module = find_lua_module(name);
   const std::string chunk = "=" + std::string(module->name);  // "=": no file of the user's, see where.lua
-  if (luaL_loadbufferx(L, module->text.data(), module->text.size(), chunk.c_str(), "t") != 0) return lua_error(L);
+  int status = 0;
+  {
+    const std::string text = module->text();
+    status = luaL_loadbufferx(L, text.data(), text.size(), chunk.c_str(), "t");
+  }
+  if (status != 0) return lua_error(L);
   lua_pushstring(L, name);
   lua_call(L, 1, 1);
   return 1;

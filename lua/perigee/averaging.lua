@@ -63,10 +63,10 @@ local function check(policy)
   return policy
 end
 
--- `policies`: a constructor for each, which checks the names of options.
-function averaging.constructors(policies)
+-- `definitions`: native.family "policy"; `policies`: a constructor for each, which checks the names of options.
+function averaging.constructors(definitions, policies)
   local described = {}
-  for _, definition in ipairs(native.family "policy") do described[definition.name] = definition end
+  for _, definition in ipairs(definitions) do described[definition.name] = definition end
   for name in pairs(described) do
     local make = rawget(policies, name)
     policies[name] = function(options)

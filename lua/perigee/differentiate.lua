@@ -426,4 +426,4 @@ function makers.jacobian(f)
   end
 end
 
-return tensor
+return makers

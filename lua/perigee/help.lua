@@ -25,7 +25,7 @@ local families = {
   { family = "metric", word = "evaluation", plural = "evaluations", members = rules.metrics, prefix = "metric." },
   { family = "source", word = "data source", plural = "data sources", members = data.constructors, prefix = "data." },
   { family = "transform", word = "transform", plural = "transforms", members = data.transforms, prefix = "transform." },
-  { family = "policy", word = "averaging policy", plural = "averaging", members = rules.averaging, prefix = "averaging." },
+  { family = "policy", word = "averaging policy", plural = "averaging", members = pg.averaging, prefix = "averaging." },
   { family = "op", word = "op on tensors and traced values", plural = "ops", members = pg.op, prefix = "op.", promoted = true },
 }
 

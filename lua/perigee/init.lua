@@ -24,7 +24,6 @@ require "perigee.tensor_text"
 require "perigee.tensor_linalg"
 require "perigee.tensor_files"
 require "perigee.trace_ops"
-require "perigee.differentiate"
 local network = require "perigee.network"
 
 local pg = {
@@ -42,7 +41,6 @@ local pg = {
   loss = rules.losses,
   init = rules.initializers,
   metric = rules.metrics,
-  averaging = rules.averaging,
   op = where.namespace("op", trace.ops),
   load_model = network.load_model,
   parameter = trace.parameter,
@@ -50,9 +48,12 @@ local pg = {
 }
 
 -- Modules that are loaded when pg.NAME is first read: a script that describes a job starts sooner without them.
-local later = { start = "perigee.run", attach = "perigee.run", plot = "perigee.tensor_plot", find_rate = "perigee.find_rate",
-  scan = "perigee.scan",
-  tokenizer = "perigee.tokenizer", train_tokenizer = "perigee.tokenizer" }
+local later = {
+  start = "perigee.run", attach = "perigee.run", plot = "perigee.tensor_plot", find_rate = "perigee.find_rate", scan = "perigee.scan",
+  averaging = "perigee.policies", compile = "perigee.differentiate", grad = "perigee.differentiate", jacobian = "perigee.differentiate",
+  value_and_grad = "perigee.differentiate",
+  tokenizer = "perigee.tokenizer", train_tokenizer = "perigee.tokenizer",
+}
 
 ---A layer from a function of one or more values, traced once: x * pg.sigmoid(x). Axes and places count from 1, as on tensors; axis 1 is the
 ---batch. x:size(2) and x.shape[2] are numbers that are known when the network is built; tensors and lists of numbers become constants.

@@ -8,7 +8,7 @@ local where = require "perigee.where"
 
 local network = {}
 
-local is_tensor, done, describe, makers = tensor.is, tensor.done, tensor.describe, tensor.makers
+local is_tensor, done, describe = tensor.is, tensor.done, tensor.describe
 
 -- The state that belongs to a description, a model or a table of parameters: { handle =, about =, parameters = }. Descriptions stay plain data.
 local built = setmetatable({}, { __mode = "k" })
@@ -54,7 +54,7 @@ end
 -- A function of (parameters in order, inputs in order) that runs the network.
 local function compiled(state, linked)
   local key = linked and "linked" or "plain"
-  state.functions[key] = state.functions[key] or makers.compile(function(parameters, inputs)
+  state.functions[key] = state.functions[key] or require("perigee.differentiate").compile(function(parameters, inputs)
     return tensor.record_network(state.handle, inputs, parameters, linked)
   end)
   return state.functions[key]

@@ -2,7 +2,6 @@
 -- { type = "adamw", lr = 1e-3 }. Names and options are checked here, at the script's line, against the registries.
 local native = require "perigee.native"
 local where = require "perigee.where"
-local averaging = require "perigee.averaging"
 local optimizer = require "perigee.optimizer"
 local trace = require "perigee.trace_functions"
 
@@ -70,8 +69,5 @@ rules.schedules = with_functions(rules.family("schedule", native.family "schedul
 rules.losses = with_functions(rules.family("loss", native.family "loss"), trace.loss)
 rules.initializers = rules.family("initialiser", native.family "initializer")
 rules.metrics = with_functions(rules.family("evaluation", native.family "metric"), trace.metric)
-
--- A single worker ignores these; a cluster follows them.
-rules.averaging = averaging.constructors(rules.family("averaging policy", native.family "policy"))
 
 return rules
