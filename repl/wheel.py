@@ -3,7 +3,8 @@
 
 `pip install perigee-….whl` puts the same files as `meson install` into the environment: the program on the PATH, the library with its
 headers, the module for LuaJIT. There is no Python code in it. The libraries that libperigee needs and that not every Linux has go beside it,
-with their licences. The platform tag names the newest glibc whose symbols are used.
+with their licences. The platform tag names the newest glibc whose symbols are used. Where the build packs the library's relocations, which
+the loader of glibc 2.35 does not know, the wheel gets a library that is linked without it.
 """
 import base64
 import hashlib
@@ -28,6 +29,15 @@ def output(*command):
 def is_elf(file):
     with open(file, "rb") as opened:
         return not file.is_symlink() and opened.read(4) == b"\x7fELF"
+
+
+def use_plain_relocations(build, prefix):
+    """Replaces a library with packed relocations by `perigee_wheel` of repl/meson.build."""
+    library = next(file for file in prefix.rglob("libperigee.so.*") if is_elf(file))
+    if "GLIBC_ABI_DT_RELR" not in output("readelf", "-V", library):
+        return
+    output("meson", "compile", "-C", build, "perigee_wheel")
+    output("strip", build / "repl" / "libperigee_wheel.so", "-o", library)
 
 
 def bundle_libraries(prefix):
@@ -93,6 +103,7 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         output("meson", "install", "-C", build, "--destdir", work, "--no-rebuild", "--strip", "--quiet")
         prefix = next(pathlib.Path(work).rglob("bin/perigee")).parents[1]
+        use_plain_relocations(build, prefix)
         bundle_libraries(prefix)
         without_links(prefix)
         for file in prefix.rglob("perigee.pc"):
