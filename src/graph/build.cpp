@@ -90,6 +90,8 @@ Value matmul(Value a, Value b, bool transpose_a, bool transpose_b) {
   return a.graph().apply("matmul", {a, b}, std::move(attrs));
 }
 
+Value stop_gradient(Value x) { return unary("stop_gradient", x); }
+
 Value zeros_like(Value x) { return full_like(x, 0); }
 Value ones_like(Value x) { return full_like(x, 1); }
 

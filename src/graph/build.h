@@ -45,6 +45,7 @@ Value broadcast_to(Value x, const Shape& shape);
 // The adjoint of broadcasting: sums `x` down to `shape`.
 Value sum_to(Value x, const Shape& shape);
 Value matmul(Value a, Value b, bool transpose_a = false, bool transpose_b = false);
+Value stop_gradient(Value x);  // the same numbers, through which no gradient flows
 Value zeros_like(Value x);
 Value ones_like(Value x);
 Value full_like(Value x, double value);

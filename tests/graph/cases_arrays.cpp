@@ -43,6 +43,7 @@ void reductions(Cases& cases) {
 void shapes(Cases& cases) {
   const int64_t n = cases.pick(1, 4), c = cases.pick(2, 6);
   cases.add("reshape", {real({n, c, 6})}, R"({"shape":[-1,3,2]})");
+  cases.add("stop_gradient", {real({n, c, 6})});
   cases.add("transpose", {real({n, c, 3})}, R"({"order":[2,0,1]})");
   cases.add("transpose", {real({n, c})});
   cases.add("slice", {real({n + 3, c, 5})}, R"({"start":[1,-2],"stop":[-1],"step":[2]})");

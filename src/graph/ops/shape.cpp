@@ -1,4 +1,4 @@
-// Ops that move or repeat elements: reshape, transpose and slice are windows on their operand; concatenate and pad copy.
+// Ops that move or repeat elements: reshape, transpose, slice and stop_gradient are windows on their operand; concatenate and pad copy.
 #include "kernels/ops/shape.h"
 
 #include <algorithm>
@@ -307,6 +307,16 @@ size_t pad_params(const OpCall& call, void* out) {
   return sizeof params;
 }
 
+// --- stop_gradient ---
+
+std::vector<Type> infer_stop_gradient(const OpCall& call) { return {call.inputs[0]}; }
+Sliced sliced_stop_gradient(const OpCall&, std::span<const Sliced> inputs) { return inputs[0]; }
+
+bool stop_gradient_alias(const OpCall&, const View& in, View* out) {
+  *out = in;
+  return true;
+}
+
 constexpr OpDef kOps[] = {
     {.name = "reshape",
      .doc = "The elements in row-major order in another shape; one dimension may be -1.",
@@ -352,6 +362,13 @@ constexpr OpDef kOps[] = {
      .sliced = sliced_pad,
      .params = pad_params,
      .precision = Precision::follows},
+    // Not `identity`: passes that run before autodiff would take it away.
+    {.name = "stop_gradient",
+     .doc = "x itself, as a constant to gradients: none flows through it.",
+     .infer = infer_stop_gradient,
+     .sliced = sliced_stop_gradient,
+     .precision = Precision::follows,
+     .alias = stop_gradient_alias},
 };
 
 }  // namespace
