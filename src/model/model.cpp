@@ -68,10 +68,24 @@ Counting counting_of(Graph& graph, const ModelSpec& spec, const Json& loss, cons
   return counting;
 }
 
-Value add_head(Graph& graph, const ModelSpec& spec, const Json& loss, const NetworkInput& field, Value output, Value mask, double weight) {
+// The sum of the weights of an example's positions, as StepWeights counts them: what a number of the whole example is multiplied by.
+Value weight_of_example(Value weights, Value output, const NetworkInput& field) {
+  if (!weights || weights.rank() == 1) return weights;
+  std::vector<int64_t> axes;
+  for (int i = 1; i < weights.rank(); ++i) axes.push_back(i);
+  const Value sum = reduce_sum(weights, axes);
+  const int64_t positions = field.type.shape.elements(), own = weights.shape().elements() / std::max<int64_t>(weights.shape()[0], 1);
+  const bool labels = output.rank() == field.type.shape.rank() + 2;
+  return labels && own > 0 && positions > own ? sum * static_cast<double>(positions / own) : sum;
+}
+
+// `counts`, when not null, gets what numbers of whole examples are multiplied by, or stays empty.
+Value add_head(Graph& graph, const ModelSpec& spec, const Json& loss, const NetworkInput& field, Value output, Value mask, double weight,
+               Value* counts = nullptr) {
   Value target = graph.input(field.name, batched(field.type, output.shape()[0]));
   const Counting counting = counting_of(graph, spec, loss, field, output, target);
   const Value weights = product_of(counting.steps, counting.weights);
+  if (counts != nullptr) *counts = weight_of_example(weights, output, field);
   // In the padding there may be anything, such as a label that is no class.
   if (counting.steps)
     target = where(greater(spread(counting.steps, target.rank()), graph.constant(0, {output.dtype(), Shape()})), target,
@@ -92,9 +106,11 @@ Value add_loss(Graph& graph, const ModelSpec& spec, const BuiltNetwork& built) {
   const auto output = [&](int place) { return built.outputs.at(static_cast<size_t>(place)); };
   const auto mask = [&](int place) { return built.masks.at(static_cast<size_t>(place)); };
   graph.set_scope("loss");
-  Value loss = add_head(graph, spec, spec.loss, spec.target, output(spec.loss_output), mask(spec.loss_output), spec.loss_weight);
+  Value counts;
+  Value loss = add_head(graph, spec, spec.loss, spec.target, output(spec.loss_output), mask(spec.loss_output), spec.loss_weight, &counts);
   for (const LossHead& head : spec.more_heads)
     loss = loss + add_head(graph, spec, head.loss, head.target, output(head.output), mask(head.output), head.weight);
+  for (const Value& term : built.losses) loss = loss + (counts ? term * counts : term);
   graph.set_scope("");
   return loss;
 }
@@ -202,6 +218,16 @@ void inherit_masks(const BuiltNetwork& built, ModelSpec* spec) {
   for (const LossHead& head : spec->more_heads) inherit(head.target, head.loss, head.output);
 }
 
+// Without a loss of the outputs and without terms of layers nothing would be trained, and nobody would say so.
+void refuse_empty_loss(const ModelSpec& spec, const BuiltNetwork& built) {
+  const auto none = [](const Json& loss) { return loss == Json("none") || (loss.is_object() && *loss.find("type") == Json("none")); };
+  if (!built.losses.empty() || !none(spec.loss)) return;
+  if (!std::all_of(spec.more_heads.begin(), spec.more_heads.end(), [&](const LossHead& head) { return none(head.loss); })) return;
+  throw Error(ErrorKind::model, {.where = spec.where + ": loss",
+                                 .what = "'none' counts only what layers add to the loss, and no layer of this network adds anything",
+                                 .hint = "take a loss of the outputs, such as mse, or a layer such as vae or rbm"});
+}
+
 int64_t steps_at_once(const std::vector<NetworkInput>& inputs) {
   const Shape& shape = inputs[0].type.shape;
   return shape.rank() > 0 ? shape[shape.rank() - 1] : 0;
@@ -244,6 +270,7 @@ Model::Model(ModelSpec spec) : spec_(std::move(spec)), network_(spec_.network, s
     }
     if (!spec_.target.name.empty()) {
       inherit_masks(built, &spec_);
+      refuse_empty_loss(spec_, built);
       add_loss(graph, spec_, built);
     }
   }

@@ -78,6 +78,10 @@ class LayerContext {
   virtual Value mask(Value x) = 0;
   virtual void set_mask(Value y, Value mask) = 0;
 
+  // Adds a term [N] to the loss, one number for each example: a divergence, a penalty. It counts as its example does. Loss of one example =
+  // loss of the outputs + the terms of all layers; a term that is added while training() only is in no evaluation.
+  virtual void add_loss(Value each) = 0;
+
   // A number that names a random draw of this layer: the same in every build of the same network.
   virtual int64_t random_stream(const std::string& purpose) = 0;
 

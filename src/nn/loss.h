@@ -22,10 +22,11 @@ struct LossDef {
   Value (*build_of_steps)(Graph& graph, const Config& options, Value output, Value target, Value steps) = nullptr;
   // The function that eval and predict apply to the output to get probabilities or values: "softmax", "sigmoid" or "".
   const char* link = "";
-  bool whole_batch = false;  // a value of all examples together, which has no terms to weigh
+  int outputs_per_number = 1;  // of the target, where it has more than the target's shape: parameters of a distribution
+  bool whole_batch = false;    // a value of all examples together, which has no terms to weigh
   // The example of tests and help: the options, the output without the batch, and the kind of target: "real", "positive",
   // "probability", "binary", "sign" (-1, 1), each in the output's shape; "class"; "labels" (two classes,
-  // from 1); "pair" (two numbers).
+  // from 1); "pair" (two numbers); "boxes" (a grid of them with two classes, as yolo2 has it).
   const char* example = nullptr;
   const char* example_output = "[4]";
   const char* example_target = "real";

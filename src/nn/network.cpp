@@ -215,6 +215,15 @@ class Context final : public LayerContext {
 
   void carry_on(const std::string& name, Value next) override { build_.graph.output(carried_leaf(name_ + "." + name), next); }
 
+  void add_loss(Value each) override {
+    if (place_.folded)
+      fail("adds a number to the loss of each example, and here each step is an example of its own", "", "",
+           "put it in front of time_distributed");
+    if (build_.options.carry == Carry::all) return;  // a session has no loss
+    assert(each.shape() == Shape{build_.options.batch});
+    build_.result.losses.push_back(each);
+  }
+
   // FNV-1a of the layer's name and the purpose: independent of how many other draws there are.
   int64_t random_stream(const std::string& purpose) override {
     const uint64_t hash = fnv1a(name_ + "/" + purpose);

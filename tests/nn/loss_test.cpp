@@ -16,7 +16,22 @@ Shape shape_of(const char* text, int64_t batch) {
   return Shape(dims);
 }
 
+// In every second cell one object, whose middle is there; of two classes.
+Tensor grid_of_objects(const Shape& output) {
+  const int64_t rows = output[2], columns = output[3];
+  Tensor grid = Tensor::from(Shape{output[0], 6, rows, columns}, std::vector<double>(static_cast<size_t>(output[0] * 6 * rows * columns)));
+  double* const numbers = grid.data<double>();
+  for (int64_t cell = 0; cell < output[0] * rows * columns; cell += 2) {
+    const int64_t place = cell % (rows * columns), n = cell / (rows * columns), row = place / columns, column = place % columns;
+    const double values[] = {static_cast<double>(column) - 0.3, static_cast<double>(row) + 0.1, static_cast<double>(column) + 1.2,
+                             static_cast<double>(row) + 0.6,    cell % 4 == 0 ? 1.0 : 0.0,      cell % 4 == 0 ? 0.0 : 1.0};
+    for (int64_t i = 0; i < 6; ++i) numbers[(n * 6 + i) * rows * columns + place] = values[i];
+  }
+  return grid;
+}
+
 Tensor target_for(const std::string& kind, const Shape& output, std::mt19937_64& random) {
+  if (kind == "boxes") return grid_of_objects(output);
   if (kind == "class") return case_values(index({output[0]}, output[1]), true, random);
   if (kind == "labels") return case_values(integers(Dtype::i64, {output[0], 2}, 1, static_cast<double>(output[1])), true, random);
   if (kind == "pair") return case_values(real({output[0], 2}), true, random);
