@@ -65,6 +65,8 @@ int network_about(lua_State* L) {
                                  {"classes", model.spec().classes},
                                  {"parameters", parameters},
                                  {"layers", layers},
+                                 {"network", model.spec().network},
+                                 {"loss", model.spec().loss},
                                  {"link", model.link()}}));
   return 1;
 }

@@ -49,10 +49,15 @@ local pg = {
 
 -- Modules that are loaded when pg.NAME is first read: a script that describes a job starts sooner without them.
 local later = {
-  start = "perigee.run", attach = "perigee.run", plot = "perigee.tensor_plot", find_rate = "perigee.find_rate", scan = "perigee.scan",
-  averaging = "perigee.policies", compile = "perigee.differentiate", grad = "perigee.differentiate", jacobian = "perigee.differentiate",
-  value_and_grad = "perigee.differentiate",
+  start = "perigee.run", attach = "perigee.run",
+  plot = "perigee.tensor_plot",
+  find_rate = "perigee.find_rate",
+  scan = "perigee.scan",
+  averaging = "perigee.policies",
+  compile = "perigee.differentiate", grad = "perigee.differentiate", jacobian = "perigee.differentiate", value_and_grad = "perigee.differentiate",
   tokenizer = "perigee.tokenizer", train_tokenizer = "perigee.tokenizer",
+  variational = "perigee.variational",
+  boltzmann = "perigee.boltzmann",
 }
 
 ---A layer from a function of one or more values, traced once: x * pg.sigmoid(x). Axes and places count from 1, as on tensors; axis 1 is the

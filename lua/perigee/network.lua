@@ -35,6 +35,12 @@ function network.of_parameters(parameters)
   return state and state.handle
 end
 
+---What is known of a model: its description, loss, inputs, outputs and layers; nil for other values.
+function network.about(model)
+  local state = built[model]
+  return state and state.about
+end
+
 -- Applying ------------------------------------------------------------------------------------------------------------------------
 
 -- The network's parameters in order, from a table by name; nil: its own.
