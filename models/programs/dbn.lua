@@ -1,0 +1,46 @@
+-- A deep belief network (Hinton & Salakhutdinov 2006): restricted Boltzmann machines are trained one on the other, without labels; their weights
+-- are where a network of dense layers then begins to learn the labels. Momentum rises after five epochs of each machine.
+--
+--     perigee -e 'dofile "models/programs/dbn.lua"'                         -- 784-500-500-2000-10
+--     perigee -e 'small = true dofile "models/programs/dbn.lua"'            -- 784-200-200-10, a minute
+local pg = require "perigee"
+local mnist = pg.data.mnist()
+local sizes = small and { 200, 200 } or { 500, 500, 2000 }
+local examples, epochs, tuning = small and 20000 or 60000, small and 5 or 15, small and 10 or 60
+local train = mnist.train:take(examples)
+
+local function learn(description)
+  description.data.batch = description.data.batch or 100
+  description.seed = 1
+  local run = pg.start(pg.experiment(description), { folder = false })
+  run:wait()
+  return run
+end
+
+local file, known = os.tmpname(), nil
+for depth = 1, #sizes do
+  local layers = { pg.flatten {} }
+  for below = 1, depth do
+    layers[#layers + 1] = pg.rbm { sizes[below], name = "rbm" .. below, trainable = below == depth }
+  end
+  local run = learn {
+    network = pg.sequential(layers), loss = "none", target = "x", data = { train = train }, epochs = epochs,
+    optimizer = pg.sgd { lr = 0.1, momentum = function(now) return now.epoch < 5 and 0.5 or 0.9 end, },
+    regularization = { l2 = 2e-4 },
+    pretrained = known and { model = known, skip = { ("rbm%d.*"):format(depth) } },
+  }
+  run:save(file)
+  known = file
+  print(("machine %d: squared error of a reconstruction %.2f"):format(depth, run.progress.loss))
+end
+
+local layers = { pg.flatten {} }
+for depth, size in ipairs(sizes) do layers[#layers + 1] = pg.dense { size, activation = "sigmoid", name = "rbm" .. depth } end
+layers[#layers + 1] = pg.dense { 10, name = "labels" }
+local run = learn {
+  network = pg.sequential(layers), loss = "cross_entropy", data = { train = train, test = mnist.test }, epochs = tuning,
+  optimizer = pg.sgd { lr = pg.cosine { from = 0.1 }, momentum = 0.9 },
+  pretrained = { model = known, skip = { "labels.*" } },
+}
+print(("test error %.2f %%"):format(100 - 100 * run:eval("test").accuracy))
+os.remove(file)

@@ -1,0 +1,23 @@
+-- What a variational autoencoder knows: digits that nobody wrote, the test ELBO, and how probable it finds digits and what is none.
+--
+--     perigee train models/vae.lua --out runs/vae
+--     perigee -e 'arg = { "runs/vae" } dofile "models/programs/vae.lua"'
+local pg = require "perigee"
+pg.seed(1)
+local run = arg and arg[1] or "runs/vae"
+local vae = pg.variational(pg.load_model(run))
+
+-- 64 new digits: the means of what 64 draws from the standard normal stand for.
+pg.plot(vae:generate(64):reshape(64, 1, 28, 28), { file = run .. "/samples.png" })
+
+local elbo, count = 0, 0
+for batch in pg.data.mnist().test:batches(500) do
+  elbo, count = elbo + vae:elbo(batch.x, { samples = 1 }):sum():item(), count + batch.x.shape[1]
+end
+print(("test ELBO %.3f nats, mean of %d digits"):format(elbo / count, count))
+
+local digits = pg.data.mnist().test:head(100).x
+local upside_down = digits[{ {}, {}, { 28, 1, -1 }, {} }]
+for name, x in pairs { digits = digits, ["upside down"] = upside_down, noise = pg.rand(100, 1, 28, 28) } do
+  print(("%-12s log probability %.1f"):format(name, vae:reconstruction_log_probability(x, { samples = 16 }):mean():item()))
+end
