@@ -114,7 +114,8 @@ bool UnitReader::find_word() {
     const size_t length = length_at(begin_);
     end_ = begin_ + length;
     const Kind kind = kind_of(utf8_code(text_, begin_, length));
-    if (kind == Kind::letter) end_ = word_end();
+    is_word_ = kind == Kind::letter;
+    if (is_word_) end_ = word_end();
     if (kind != Kind::blank) return true;
   }
   return false;

@@ -30,6 +30,7 @@ class UnitReader {
   // False at the end. Error(data) naming the byte for what is not UTF-8.
   bool next();
   std::string_view unit() const { return unit_; }         // valid until the next call of next()
+  bool is_word() const { return is_word_; }               // of units that are words: letters or digits, no mark
   std::string place() const { return place_of(begin_); }  // "input.txt: byte 12"
 
  private:
@@ -43,6 +44,7 @@ class UnitReader {
   const std::string& where_;
   uint64_t offset_;
   size_t begin_ = 0, end_ = 0;  // of the unit in text_
+  bool is_word_ = false;
   std::string lowered_;
 };
 
