@@ -60,5 +60,6 @@ void add_network_functions(lua_State* L);    // network.cpp
 void add_source_functions(lua_State* L);     // source.cpp
 void add_optimizer_functions(lua_State* L);  // optimizer.cpp
 void add_tokenizer_functions(lua_State* L);  // text/tokenizer.cpp
+void add_vector_functions(lua_State* L);     // text/vectors.cpp
 
 }  // namespace perigee

@@ -58,6 +58,7 @@ local later = {
   tokenizer = "perigee.tokenizer", train_tokenizer = "perigee.tokenizer",
   variational = "perigee.variational",
   boltzmann = "perigee.boltzmann",
+  word_vectors = "perigee.word_vectors", load_vectors = "perigee.word_vectors",
 }
 
 ---A layer from a function of one or more values, traced once: x * pg.sigmoid(x). Axes and places count from 1, as on tensors; axis 1 is the

@@ -1,5 +1,10 @@
+#include "src/vectors/subwords_of.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "src/core/utf8.h"
-#include "src/vectors/vector_training.h"
 
 namespace perigee {
 

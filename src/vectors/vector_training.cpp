@@ -6,6 +6,7 @@
 #include "src/core/host_isa.h"
 #include "src/core/stopwatch.h"
 #include "src/core/thread_team.h"
+#include "src/vectors/subwords_of.h"
 #include "src/vectors/vector_worker.h"
 
 namespace perigee {

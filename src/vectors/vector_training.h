@@ -29,7 +29,7 @@ struct VectorProgress {
 
 class VectorTraining {
  public:
-  // `elements`, in the order of falling counts, must outlive this. `labels`: how many documents have a vector.
+  // `elements`: in the order of falling counts; must outlive this. `labels`: how many documents have a vector.
   VectorTraining(const ElementTable& elements, int64_t labels, const VectorOptions& options);
 
   using Report = std::function<void(const VectorProgress&)>;
@@ -73,10 +73,5 @@ class VectorTraining {
   std::vector<int32_t> rows_;
   const PairLoops& loops_;
 };
-
-// Calls take(text) for each subword of `word`, which is set in "<" and ">", of `least` to `longest` characters, as fastText cuts them.
-void each_subword(std::string_view word, int64_t least, int64_t longest, const std::function<void(std::string_view)>& take);
-// The bucket of a subword, by fastText's hash.
-int64_t subword_bucket(std::string_view subword, int64_t buckets);
 
 }  // namespace perigee

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "src/core/error.h"
+#include "src/io/file.h"
 #include "src/nn/draws.h"
 #include "src/nn/initializer.h"
 
@@ -21,11 +22,25 @@ std::vector<float> fill(const ParameterSpec& spec, uint64_t seed = 7) {
   return values;
 }
 
+// Two words, of as many numbers as spec_of() has columns.
+std::string written_vectors(int columns = 60) {
+  std::string text = "2 " + std::to_string(columns) + "\n";
+  for (const char* word : {"one", "two"}) {
+    text += word;
+    for (int i = 0; i < columns; ++i) text += word[0] == 'o' ? " 1" : " -2";
+    text += "\n";
+  }
+  const std::string path = testing::TempDir() + "vectors_of_" + std::to_string(columns) + ".txt";
+  write_file(path, as_bytes(text));
+  return path;
+}
+
 Json example(const std::string& type) {
   Json init = Json::object();
   init.set("type", type);
   if (type == "constant") init.set("value", 3);
   if (type == "blocks") init.set("values", Json(Json::Array{Json(3)}));
+  if (type == "vectors") init.set("file", written_vectors());
   return init;
 }
 
@@ -47,6 +62,31 @@ TEST(Initializer, BlocksFillEqualParts) {
   init.set("values", Json(Json::Array{Json(0), Json(1), Json(0.5)}));
   EXPECT_EQ(fill(spec_of(init, "w", {6})), (std::vector<float>{0, 0, 1, 1, 0.5f, 0.5f}));
   EXPECT_THROW(fill(spec_of(init, "w", {7})), Error);
+}
+
+TEST(Initializer, VectorsOfWordsAreTheirRows) {
+  Json init = example("vectors");
+  init.set("file", written_vectors(16));
+  const std::vector<float> all = fill(spec_of(init, "w", {3, 16}));
+  EXPECT_EQ(all[0], 1);
+  EXPECT_EQ(all[31], -2);
+  EXPECT_NE(all[32], all[33]);
+  for (size_t i = 32; i < 48; ++i) EXPECT_LE(std::abs(all[i]), std::sqrt(3 * 2.5));  // the mean square of the others is 2.5
+  init.set("words", Json(Json::Array{Json("two"), Json("three"), Json("one")}));
+  const std::vector<float> chosen = fill(spec_of(init, "w", {3, 16}));
+  EXPECT_EQ(chosen[0], -2);
+  EXPECT_EQ(chosen[47], 1);
+  EXPECT_NE(chosen[16], chosen[17]);
+  const auto problem = [&](const Shape& shape) {
+    try {
+      fill(spec_of(init, "w", shape));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(problem({3, 8}).find("the vectors have another length than the rows of 'w'"), std::string::npos);
+  EXPECT_NE(problem({4, 16}).find("there are other words than rows of 'w'"), std::string::npos);
 }
 
 struct Moments {

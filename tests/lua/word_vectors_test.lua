@@ -1,0 +1,113 @@
+-- pg.word_vectors: what it trains, answers, reads, writes and refuses.
+local pg = require "perigee"
+local tests = {}
+
+local function written(text)
+  local file = os.tmpname()
+  local out = assert(io.open(file, "wb"))
+  out:write(text)
+  out:close()
+  return file
+end
+
+local function same(x, y) return x:eq(y):all():item() == 1 end
+
+-- Two topics whose words never stand together.
+local function topics(lines)
+  local text, state = {}, 1
+  local function below(n)
+    state = state * 16807 % 2147483647
+    return state % n
+  end
+  for line = 1, lines do
+    local topic, words = below(2) == 0 and "sea" or "land", {}
+    for place = 1, 8 do words[place] = topic .. below(15) end
+    text[line] = table.concat(words, " ")
+  end
+  return table.concat(text, "\n") .. "\n"
+end
+
+function tests.vectors_of_words_are_trained_and_asked()
+  local file, out, reports = written(topics(2000)), os.tmpname() .. ".bin", 0
+  local vectors = pg.word_vectors { file, size = 12, epochs = 5, threads = 1, sample = 0, out = out,
+    progress = function(now)
+      reports = reports + 1
+      check.equal(now.done <= now.all, true)
+    end }
+  check.equal(reports > 0, true)
+  check.equal(tostring(vectors), "30 vectors of 12 numbers")
+  check.equal(#vectors:nearest "sea3", 10)
+  for _, found in ipairs(vectors:nearest("sea3", 14)) do check.equal(found.name:sub(1, 3), "sea") end
+  check.equal(vectors:similarity("sea1", "sea2") > vectors:similarity("sea1", "land2"), true)
+  check.equal(vectors:nearest({ "sea1", "sea2" }, { minus = "land1", count = 3 })[1].name:sub(1, 3), "sea")
+  check.equal(vectors:analogy("land1", "land2", "sea1")[1].name:sub(1, 3), "sea")
+  check.equal(vectors:nearest(vectors.sea3, 1)[1].name, "sea3")
+  check.equal(vectors:mean({ "sea1", "sea2" }).shape[1], 12)
+  local names, counts = vectors:names()
+  check.equal(#names, 30)
+  check.equal(counts[1] >= counts[30], true)
+  check.equal(vectors:number(names[7]), 7)
+  check.equal(vectors:number "nothing", nil)
+  check.equal(same(vectors:matrix()[7], vectors:vector(names[7])), true)
+  local again = pg.load_vectors(out)
+  check.equal(same(again:matrix(), vectors:matrix()), true)
+  check.equal(again.documents, nil)
+  os.remove(file)
+  os.remove(out)
+end
+
+function tests.documents_and_sequences_of_any_elements()
+  local documents, labels = {}, {}
+  for i = 1, 40 do
+    documents[i], labels[i] = {}, (i % 2 == 0 and "even" or "odd") .. i
+    for k = 1, 40 do documents[i][k] = i % 2 == 0 and 2 * (k * i % 11) or 2 * (k * i % 11) + 1 end
+  end
+  local vectors = pg.word_vectors { sequences = documents, labels = labels, model = "dbow", size = 10, epochs = 40, threads = 1, sample = 0 }
+  check.equal((vectors.documents:size()), 40)
+  check.equal(vectors.documents:nearest("even2", 1)[1].name:sub(1, 4), "even")
+  local found = vectors:infer({ "1", "3", "5", "7", "9" }, { epochs = 100, lr = 0.05 })
+  check.equal(vectors.documents:nearest(found, 1)[1].name:sub(1, 3), "odd")
+end
+
+function tests.an_embedding_begins_with_vectors()
+  local file = written "2 3\nking 1 2 3\nqueen 4 5 6\n"
+  local net = pg.sequential {
+    pg.embedding { size = 3, out = 3, weight_init = pg.init.vectors { file, words = { "queen", "nobody", "king" } }, trainable = false } }
+  net:init(1, { 1 })
+  local rows = net:parameters()["embed1.weight"]
+  check.equal(rows[{ 1, 2 }], 5)
+  check.equal(rows[{ 3, 3 }], 3)
+  os.remove(file)
+end
+
+function tests.what_it_refuses()
+  local vectors = pg.load_vectors(written "2 2\nking 1 2\nqueen 3 4\n")
+  check.raises(function() return vectors.kong end, "there is no vector of 'kong'.*king")
+  check.raises(function() return vectors[1] end, "found by their names")
+  check.raises(function() vectors:nearest(7) end, "nearest takes words; got 7")
+  check.raises(function() vectors:nearest("king", 0) end, "count is a whole number above 0")
+  check.raises(function() vectors:nearest(pg.zeros(3)) end, "another length.*got 3, expected 2")
+  check.raises(function() vectors:analogy("king", "queen") end, "takes three words")
+  check.raises(function() vectors:mean {} end, "no words to take the mean of")
+  check.raises(function() vectors:save "vectors.npz" end, "the name does not say how vectors are written")
+  check.raises(function() vectors:save("x.bin", "npz") end, 'format is "binary", "text" or "glove"')
+  check.raises(function() vectors:infer "king" end, "vectors from a file cannot learn a text")
+  check.raises(function() vectors:infer("king", { epochs = 0 }) end, "epochs is a whole number above 0")
+  check.raises(function() vectors:infer("king", { lr = -1 }) end, "lr is a number above 0")
+  check.raises(function() pg.word_vectors {} end, "files")
+  check.raises(function() pg.word_vectors(7) end, "takes files and options")
+  check.raises(function() pg.word_vectors { "x.txt", sise = 3 } end, "no option 'sise'.*size")
+  check.raises(function() pg.word_vectors { "x.txt", size = 0 } end, "size")
+  check.raises(function() pg.word_vectors { "x.txt", progress = 7 } end, "progress is a function")
+  check.raises(function() pg.word_vectors { sequences = { 7 } } end, "sequence 1 is 7; expected a list")
+  check.raises(function() pg.word_vectors { sequences = { { {} } } } end, "element 1 of sequence 1 is a table")
+  check.raises(function() pg.word_vectors { sequences = { { "a", "a" } } } end, "too few different elements to tell apart")
+  check.raises(function() pg.word_vectors { "/nowhere/corpus.txt" } end, "/nowhere/corpus.txt")
+  check.raises(function() pg.word_vectors { sequences = { { "a", "b" } } }:infer "a" end, "documents have no vectors here")
+  check.raises(function()
+    pg.word_vectors { sequences = { { "a", "b" } }, model = "dbow" }:infer "c"
+  end, "the text has no word that was trained on")
+  check.raises(function() pg.load_vectors(7) end, "takes the name of a file")
+end
+
+return tests
