@@ -6,6 +6,7 @@
 #include "src/core/warning.h"
 #include "src/data/streams.h"
 #include "src/data/table_source.h"
+#include "src/job/job_parts.h"
 #include "src/model/device/device_tuning.h"
 #include "src/model/evaluator.h"
 #include "src/run/run_details.h"
@@ -21,6 +22,19 @@ void check_streams(const Job& job, const DataSource& train) {
                                .what = "streams train in one process",
                                .got = "a cluster",
                                .expected = "perigee train without --workers, --agents or --listen, or data without 'streams'"}));
+}
+
+// The workers of a run keep one network and one optimiser together.
+void check_one(const Job& job) {
+  if (phase_count(job) > 0)
+    throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": phases",
+                                              .what = "several workers train the phases of a job one after the other, each as a run",
+                                              .hint = "start it as `perigee train SCRIPT --workers N`"}));
+  if (objective_count(job) > 0)
+    throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": objectives",
+                                              .what = "take turns in the steps of one process",
+                                              .got = "a cluster",
+                                              .expected = "perigee train without --workers, --agents or --listen"}));
 }
 
 }  // namespace
@@ -46,6 +60,7 @@ int64_t data_shards(const Job& job, const Policy& policy, int64_t examples) {
 
 ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
     : job(given), policy(read_policy(given.json().find("averaging"), given.where())) {
+  check_one(job);
   // A trainer that is never stepped: it opens the data, builds the network and measures kernels, and so finds every mistake in the
   // job before anything is started elsewhere.
   const Config about_data = Config(job.json(), job.where()).object("data");

@@ -140,6 +140,15 @@ function Source:cutmix(options)
   return source(given)
 end
 
+---One more field of random numbers, other ones in every epoch, as the generator of a GAN takes them: mnist.train:with_noise { size = 64 }.
+---@param options { field?: string, size: integer|integer[], distribution?: string, fresh?: boolean }
+---@return perigee.Source
+function Source:with_noise(options)
+  local given = { type = "with_noise", source = self }
+  for name, value in pairs(options or {}) do given[name] = value end
+  return source(given)
+end
+
 ---Disjoint shares of the shuffled examples, one source each: local train, test = all:split { 0.8, 0.2, seed = 1 }.
 ---@param shares table
 ---@return perigee.Source ...

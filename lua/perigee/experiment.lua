@@ -25,14 +25,24 @@ local needed = {
   data = 'write data = { train = pg.data.csv { "table.csv" } }',
 }
 
+-- A list of tables, as "phases": the keys of each are checked where it stands.
+local function check_list(section, list, fail, check)
+  for index, part in ipairs(list) do
+    local function fail_in(text) fail(("%s[%d]: %s"):format(section, index, text), section) end
+    if type(part) ~= "table" then fail_in("is " .. where.describe(part) .. "; expected a table") end
+    check(section, part, fail_in)
+  end
+end
+
 local function check_keys(section, given, fail)
   for key, value in pairs(given) do
     if type(key) ~= "string" then fail("a job's keys have names; got " .. where.describe(key) .. " as a key") end
-    local described = section == "" and (key == "network" or key == "data") -- what is wrong with these is said below
+    local described = key == "network" or key == "data" -- what is wrong with these is said below
     local wrong = native.check_job_key(section, key, described and {} or value)
     if wrong then fail((section ~= "" and section .. ": " or "") .. wrong, key) end
-    if section == "" and type(value) == "table" and getmetatable(value) == nil then
-      if #native.job_keys(key) > 0 then check_keys(key, value, fail) end
+    if type(value) == "table" and getmetatable(value) == nil and (section == "" or section == "phases") and #native.job_keys(key) > 0 then
+      if key == "phases" or key == "objectives" then check_list(key, value, fail, check_keys)
+      else check_keys(key, value, fail) end
     end
   end
 end
@@ -72,27 +82,62 @@ local function figures(metrics)
   return list
 end
 
+local function list_of(parts, change)
+  if type(parts) ~= "table" or parts.type then return parts end
+  local list = native.list {}
+  for index, part in ipairs(parts) do list[index] = type(part) == "table" and change(part) or part end
+  return list
+end
+
+-- The functions in a job, or in a phase or an objective, become data; a layer alone is a network.
+local function stored(part)
+  local copy = {}
+  for key, value in pairs(part) do copy[key] = value end
+  if copy.loss ~= nil then copy.loss = with_functions(copy.loss) end
+  if copy.metrics ~= nil then copy.metrics = figures(copy.metrics) end
+  if copy.objectives ~= nil then copy.objectives = list_of(copy.objectives, stored) end
+  if copy.phases ~= nil then copy.phases = list_of(copy.phases, stored) end
+  if layers.is_layer(copy.network) then copy.network = layers.sequential { copy.network } end
+  return copy
+end
+
+local function check_network(network, fail)
+  if type(network) ~= "table" or (network.type ~= "sequential" and network.type ~= "graph") then
+    fail("network is " .. where.describe(network) .. "; expected pg.sequential { ... } or pg.graph { ... }", "network")
+  end
+end
+
+-- Networks and data of the phases. Whether the last one has a network, which is then the job's.
+local function check_phases(phases, fail)
+  if type(phases) ~= "table" then return false end
+  for index, phase in ipairs(phases) do
+    local function fail_in(text) fail(("phases[%d]: %s"):format(index, text), "phases") end
+    if type(phase) == "table" then
+      check_parts(phase.data, fail_in)
+      if phase.network ~= nil then check_network(phase.network, fail_in) end
+    end
+  end
+  local last = phases[#phases]
+  return type(last) == "table" and last.network ~= nil
+end
+
 ---A job: what is trained, on what data, how, and for how long. A script returns it.
 ---@param description perigee.Experiment
 ---@return table
 return function(description)
   local function fail(text, key) where.fail(text, where.position_of_result("experiment", key)) end
   if type(description) ~= "table" then fail("pg.experiment takes a table; got " .. where.describe(description)) end
-  local job = { perigee = 1 }
-  for key, value in pairs(description) do job[key] = value end
-  check_parts(job.data, function(text) fail(text, "data") end)
-  if job.loss ~= nil then job.loss = with_functions(job.loss) end
-  if job.metrics ~= nil then job.metrics = figures(job.metrics) end
+  check_parts(description.data, function(text) fail(text, "data") end)
+  local job = stored(description)
+  job.perigee = job.perigee or 1
   check_keys("", job, fail)
+  local network_in_phases = check_phases(job.phases, fail)
   for _, key in ipairs { "network", "data" } do
-    if job[key] == nil then fail(("an experiment needs '%s'; %s"):format(key, needed[key])) end
+    if job[key] == nil and not (key == "network" and network_in_phases) then
+      fail(("an experiment needs '%s'; %s"):format(key, needed[key]))
+    end
   end
-  local network = job.network
-  if layers.is_layer(network) then
-    job.network = layers.sequential { network }
-  elseif type(network) ~= "table" or (network.type ~= "sequential" and network.type ~= "graph") then
-    fail("network is " .. where.describe(network) .. "; expected pg.sequential { ... } or pg.graph { ... }", "network")
-  end
+  if job.network ~= nil then check_network(job.network, fail) end
   if type(job.data) ~= "table" or (job.data.train == nil and job.data.test == nil) then
     fail("data is " .. where.describe(job.data) .. "; expected { train = ..., test = ..., batch = ... }", "data")
   end

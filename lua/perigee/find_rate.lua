@@ -33,6 +33,8 @@ end
 local function rising(job, from, to, steps)
   local copy, data, optimizer = {}, {}, {}
   for key, value in pairs(job) do copy[key] = value end
+  for key, value in pairs(type(job.phases) == "table" and job.phases[1] or {}) do copy[key] = value end -- the rate of the first phase
+  copy.phases = nil
   for key, value in pairs(job.data) do data[key] = value end
   data.test, data.validation = nil, nil
   copy.data, copy.steps, copy.epochs = data, steps, nil

@@ -9,10 +9,12 @@
 #include <thread>
 
 #include "cluster/launch/launcher.h"
+#include "cluster/launch/phased_run.h"
 #include "cluster/launch/worker_main.h"
 #include "repl/signals.h"
 #include "src/core/cores.h"
 #include "src/core/error.h"
+#include "src/job/job_parts.h"
 #include "src/net/address.h"
 
 namespace perigee {
@@ -179,8 +181,9 @@ int train_for_engine(const Engine& engine, const ClusterOptions& options, int th
   return run_worker(worker);
 }
 
-Json train_in_cluster(const Job& job, const ClusterOptions& options, const Engine* engine, ClusterSessionOptions session,
-                      const ShowEvent& show) {
+namespace {
+
+Json launch_run(const Job& job, const ClusterOptions& options, const Engine* engine, ClusterSessionOptions session, const ShowEvent& show) {
   LaunchOptions launch;
   launch.workers = engine ? 1 : static_cast<int>(options.workers);
   if (engine) launch.expected_workers = engine->size - 1;  // the other ranks
@@ -223,6 +226,32 @@ Json train_in_cluster(const Job& job, const ClusterOptions& options, const Engin
     meeting.emplace(*engine, launcher);
   }
   return launcher.run();
+}
+
+// The workers of a phase end with it.
+void refuse_for_phases(const ClusterOptions& options, const Engine* engine) {
+  const std::pair<const char*, const char*> gone = engine ? std::pair{"processes of a scheduler, which end with the first", "add --engine none"}
+                                                   : !options.listen.empty()
+                                                       ? std::pair{"workers that join by themselves, and end with the first", "leave out --listen"}
+                                                   : !options.standby.empty()
+                                                       ? std::pair{"a standby, which goes on with one", "leave out --standby"}
+                                                       : std::pair{"", ""};
+  if (*gone.first)
+    throw Error(ErrorKind::usage, {"phases", "make a run of several workers start them for each phase", gone.first,
+                                   "workers that each phase starts", gone.second});
+}
+
+}  // namespace
+
+Json train_in_cluster(const Job& job, const ClusterOptions& options, const Engine* engine, ClusterSessionOptions session,
+                      const ShowEvent& show) {
+  if (phase_count(job) == 0) return launch_run(job, options, engine, std::move(session), show);
+  refuse_for_phases(options, engine);
+  PhasedRun run(job, std::move(session), [&](const Job& phase, ClusterSessionOptions own, const RunLog::Sink& sink) {
+    return launch_run(phase, options, nullptr, std::move(own), [&](const Json& event, const std::string&) { sink(event); });
+  });
+  run.add_sink([&](const Json& event) { show(event, run.folder()); });
+  return run.run();
 }
 
 }  // namespace perigee

@@ -98,12 +98,23 @@ std::string steered_line(const Json& event) {
   return kind == "set" && value ? text_of(event, "option") + " = " + value->dump() + " after step " + at : "";
 }
 
+// A run of several phases enters one.
+std::string phase_line(const Json& event) {
+  const Json *phase = event.find("phase"), *of = event.find("of");
+  const std::string name = text_of(event, "name"), before = text_of(event, "before");
+  if (!phase || !of) return "";
+  const std::string number = "phase " + phase->dump();
+  return number + " of " + of->dump() + (name.empty() || name == number ? "" : ": " + name) +
+         (before.empty() ? "" : "; the one before ended: " + before);
+}
+
 }  // namespace
 
 std::string cluster_event_line(const Json& event) {
   const std::string kind = text_of(event, "event");
   for (const char* known : {"start", "step", "epoch", "end", "error", "workers", "warning", "repeats", "repeat", "summary"})
     if (kind == known) return "";
+  if (kind == "phase") return phase_line(event);
   if (!event.find("cause"))
     if (const std::string text = steered_line(event); !text.empty()) return text;
   const std::string worker = text_of(event, "worker"), host = text_of(event, "host"), agent = text_of(event, "agent");

@@ -5,9 +5,11 @@
 #include <thread>
 
 #include "cluster/launch/launcher.h"
+#include "cluster/launch/phased_run.h"
 #include "cluster/launch/worker_gpus.h"
 #include "src/api/handles.h"
 #include "src/data/sources/host.h"
+#include "src/job/job_parts.h"
 #include "src/model/device/device_choice.h"
 
 using namespace perigee;
@@ -47,6 +49,21 @@ LaunchOptions launch_options(const perigee_train_options& given, int threads) {
   return launch;
 }
 
+// The phases of a job are runs that follow each other.
+Json train_phases(const Job& job, LaunchOptions launch, const RunLog::Sink& sink, const std::atomic<bool>& stop) {
+  if (!launch.listen.empty())
+    misuse("perigee_job_train", "the phases of a job end with their workers", "workers that join by 'listen'", "workers or agents");
+  PhasedRun run(job, launch.session, [&](const Job& phase, ClusterSessionOptions own, const RunLog::Sink& tell) {
+    LaunchOptions of_phase = launch;
+    of_phase.session = std::move(own);
+    Launcher launcher(phase, std::move(of_phase), stop);
+    launcher.session().add_sink(tell);
+    return launcher.run();
+  });
+  run.add_sink(sink);
+  return run.run();
+}
+
 RunLog::Sink sink_of(const perigee_train_options& given, std::atomic<bool>* stop) {
   return [given, stop](const Json& told) {
     Json event = told;
@@ -76,9 +93,14 @@ perigee_status perigee_job_train(perigee_job* job, const perigee_train_options* 
     const int threads = given.threads > 0 ? given.threads : job->context->threads;
     std::atomic<bool> stop = false;
     if (in_cluster(given)) {
-      Launcher launcher(*description, launch_options(given, threads), stop);
-      launcher.session().add_sink(sink_of(given, &stop));
-      const Json last = launcher.run();
+      const auto train = [&] {
+        LaunchOptions launch = launch_options(given, threads);
+        if (phase_count(*description) > 0) return train_phases(*description, std::move(launch), sink_of(given, &stop), stop);
+        Launcher launcher(*description, std::move(launch), stop);
+        launcher.session().add_sink(sink_of(given, &stop));
+        return launcher.run();
+      };
+      const Json last = train();
       if (end) *end = copy_text(last.dump());
       return stop && last.find("stopped") ? PERIGEE_STOPPED : PERIGEE_OK;
     }

@@ -11,6 +11,7 @@
 #include "src/core/error.h"
 #include "src/data/sharded_order.h"
 #include "src/io/yaml.h"
+#include "src/job/job_parts.h"
 #include "src/job/job_schema.h"
 #include "src/nn/describe.h"
 #include "src/nn/layer.h"
@@ -49,11 +50,21 @@ void check_top_level(const Json& json, const std::string& where) {
   if (json.find("network") == nullptr) refuse("a job needs a 'network'", "", "");
 }
 
+// The job of a description, or of one that was changed.
+void check_job(Json* json, const std::string& where) {
+  if (json->is_object()) complete_job(json);
+  check_top_level(*json, where);
+  check_parts(*json, where);
+}
+
 // The keys that an object might have there, beside those that it has; empty when this file does not know.
 std::vector<std::string> keys_below(const std::vector<std::string>& path, const Json& object) {
   if (path.empty()) return job_schema.names();
   const Option* section = path.size() == 1 ? job_schema.find(path[0]) : nullptr;
-  if (section != nullptr && section->inside != nullptr) return section->inside->names();
+  if (section != nullptr && section->inside != nullptr && object.is_object()) return section->inside->names();
+  if (path.size() == 2)
+    if (const Option* parts = job_schema.find(path[0]); parts != nullptr && (parts->type->values & takes::list) && parts->inside != nullptr)
+      return parts->inside->names();
   const Json* type = object.find("type");
   if (type == nullptr || !type->is_string()) return {};
   if (path[0] == "loss") {
@@ -203,7 +214,7 @@ DataPlacement read_placement(const Config& data) {
 
 Job::Job(Json description, std::string where, std::string folder)
     : json_(std::move(description)), where_(std::move(where)), folder_(std::move(folder)) {
-  check_top_level(json_, where_);
+  check_job(&json_, where_);
   hold_arrays();
 }
 
@@ -254,7 +265,7 @@ void Job::set(const std::string& path, const std::string& value) {
     before.push_back(parts[i]);
   }
   *at = parsed_value(value);
-  check_top_level(changed, where_);
+  check_job(&changed, where_);
   json_ = std::move(changed);
   hold_arrays();
 }

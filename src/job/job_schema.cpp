@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <stdexcept>
 #include <utility>
 
 #include "src/data/sharded_order.h"
@@ -74,19 +75,42 @@ constexpr Option kPretrained[] = {
     {"model", "file", nullptr, "a model or checkpoint"},
     {"freeze", "list of names", "[]", "parameters and running statistics that stay as they are: \"conv*\", \"bn*\""},
     {"skip", "list of names", "[]", "parameters that are not taken over: \"dense2.*\""},
+    {"partial", "boolean", "false", "parameters that the file does not have begin anew, without being named in skip"},
+};
+
+constexpr Option kObjective[] = {
+    {"name", "string", "its number", "what events and checkpoints call it"},
+    {"loss", "loss or {output: loss, ...}", nullptr, "what its updates make smaller: as the job's loss"},
+    {"updates", "list of names", nullptr, "the parameters that it changes, '*' for any characters: \"discriminator.*\""},
+    {"every", "integer", "1", "steps from one of its updates to the next", {1, 1e9}},
+    {"target", "list of names", "the job's", "the field that its loss compares with"},
+    {"optimizer", "optimizer", "the job's", "how its gradient becomes a step"},
+    {"lr_scale", "{name: number, ...}", "the job's", "factors on its learning rates by parameters' names"},
+    {"regularization", "regularization", "the job's", "penalties on the size of its weights"},
+    {"constraint", "constraint", "the job's", "what its weights are held to after each of its updates"},
+    {"clip", "clip", "the job's", "how its gradient is limited before each of its updates"},
 };
 
 // In the order in which a job is written.
 constexpr Option kJob[] = {
     {"perigee", "integer", "1", "format of the job", {1, 1}},
     {"name", "string", "the file's", "what the run folder is called"},
-    {"network", "network", nullptr, "the layers: pg.sequential or pg.graph"},
+    {"network", "network", "that of the last of the phases", "the layers: pg.sequential or pg.graph"},
     {"inputs", "list of names", "[\"x\"]", "fields of the data that the network takes"},
     {"target", "list of names", "y", "the field that it foretells"},
     {"loss", "loss or {output: loss, ...}", "needed to train",
      "how wrong an output is: a name, pg.loss.huber { delta = 1 }, function(outputs, targets) ... end, or for a graph { output = loss, ... "
      "}, each with target and weight"},
     {"optimizer", "optimizer", "needed to train", "how a gradient becomes a step"},
+    {"objectives",
+     "list",
+     "none",
+     "losses that take turns in each step, each with the parameters that it updates and an optimizer of its own, instead of one loss for all",
+     {},
+     {},
+     nullptr,
+     &objective_schema},
+    {"freeze", "list of names", "[]", "parameters and running statistics that training leaves as they are: \"conv*\", \"bn*\""},
     {"lr_scale", "{name: number, ...}", "1 each",
      "factors on learning rates by parameters' names, '*' for any characters; the longest pattern counts: { [\"conv*\"] = 0.1 }"},
     {"regularization", "regularization", "none", "penalties on the size of all weights"},
@@ -143,6 +167,51 @@ constexpr Option kJob[] = {
     {"metrics", "list of evaluations", "by the network's last layer",
      "what the network is judged by: { \"classification\", near = function(outputs, targets) ... end }"},
     {"pretrained", "file or table", "none", "parameters to begin with", {}, {}, nullptr, &pretrained_schema},
+    {"phases",
+     "list",
+     "none",
+     "parts of the run that follow each other; each has keys of the job that hold in it, and its parameters begin as the phases before left "
+     "those of the same names",
+     {},
+     {},
+     nullptr,
+     &phase_schema},
+};
+
+// The job's key as a phase has it.
+constexpr Option in_phase(std::string_view name, const char* doc = nullptr) {
+  for (Option option : kJob) {
+    if (name != option.name) continue;
+    option.fallback = "the job's";
+    if (doc) option.doc = doc;
+    return option;
+  }
+  throw std::logic_error("no such key of a job");
+}
+
+constexpr Option kPhase[] = {
+    in_phase("name", "what events and the run's page call it"),
+    in_phase("network"),
+    in_phase("inputs"),
+    in_phase("target"),
+    in_phase("loss"),
+    in_phase("optimizer"),
+    in_phase("objectives"),
+    in_phase("freeze"),
+    in_phase("lr_scale"),
+    in_phase("regularization"),
+    in_phase("constraint"),
+    in_phase("clip"),
+    in_phase("data", "keys of the job's data that are others in this phase: { batch = 256 }"),
+    in_phase("epochs", "how often all examples are seen in this phase"),
+    in_phase("accumulate"),
+    in_phase("steps", "how many steps this phase has at most; 0: as many as its epochs have"),
+    in_phase("averaging"),
+    in_phase("early_stopping", "when the phase ends before its time; the next one begins with its best epoch"),
+    in_phase("reduce_on_plateau"),
+    in_phase("ema"),
+    in_phase("swa"),
+    in_phase("metrics"),
 };
 
 struct Example {
@@ -159,6 +228,9 @@ constexpr Example kExamples[] = {
     {"", "target", "\"x\""},
     {"", "loss", "pg.loss.cross_entropy { label_smoothing = 0.1 }"},
     {"", "optimizer", "pg.adamw { lr = pg.cosine { from = 1e-3 } }"},
+    {"", "objectives",
+     "{ { loss = pg.loss.binary_cross_entropy {}, updates = \"judge.*\" }, { loss = \"l2\", updates = \"maker.*\", every = 2 } }"},
+    {"", "freeze", "{ \"conv*\" }"},
     {"", "lr_scale", "{ [\"dense*\"] = 0.1 }"},
     {"", "regularization", "{ l2 = 5e-4 }"},
     {"", "constraint", "{ type = \"max_norm\", max = 3 }"},
@@ -226,6 +298,10 @@ constexpr Example kExamples[] = {
     {"pretrained", "model", "\"runs/base/model.safetensors\""},
     {"pretrained", "freeze", "{ \"conv*\" }"},
     {"pretrained", "skip", "{ \"head.*\" }"},
+    {"pretrained", "partial", "true"},
+    {"objectives", "updates", "{ \"judge.*\" }"},
+    {"objectives", "every", "5"},
+    {"", "phases", "{ { epochs = 5, freeze = { \"conv*\" } }, { epochs = 20, optimizer = pg.adam { lr = 1e-4 } } }"},
 };
 
 }  // namespace
@@ -237,9 +313,13 @@ const Schema plateau_schema{.options = kPlateau};
 const Schema ema_schema{.options = kEma};
 const Schema swa_schema{.options = kSwa};
 const Schema pretrained_schema{.options = kPretrained};
+const Schema phase_schema{.options = kPhase};
+const Schema objective_schema{.options = kObjective};
 const Schema job_schema{.options = kJob};
 
 const char* job_example(std::string_view section, std::string_view key) {
+  if (section == "phases") section = "";
+  if (section == "objectives" && job_schema.find(key)) section = "";
   const auto* found = std::ranges::find_if(kExamples, [&](const Example& each) { return each.section == section && each.key == key; });
   return found == std::end(kExamples) ? nullptr : found->value;
 }

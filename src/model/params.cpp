@@ -60,6 +60,12 @@ void Params::initialize(uint64_t seed) {
   }
 }
 
+void Params::share(const Params& other) {
+  assert(block_elements_ == other.block_elements_ && dtype_ == other.dtype_ && state_offsets_ == other.state_offsets_);
+  block_ = other.block_;
+  states_ = other.states_;
+}
+
 int64_t Params::parameter_elements() const {
   int64_t sum = 0;
   for (const ParamWindow& window : windows_) sum += window.elements;

@@ -53,6 +53,9 @@ class Params {
   Tensor state_tensor(int i) const;
 
   void scale_rate(int i, double factor);  // the parameter's learning rate
+  void keep(int i) { windows_[static_cast<size_t>(i)].trainable = false; }  // training leaves it as it is
+  // The numbers of another model of the same network take the place of these.
+  void share(const Params& other);
 
  private:
   std::vector<ParameterSpec> specs_;

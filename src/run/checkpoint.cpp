@@ -87,9 +87,9 @@ namespace {
 
 std::vector<NamedTensor> checkpoint_tensors(const Trainer& trainer, std::span<const NamedBlock> beside = {}) {
   std::vector<NamedTensor> tensors = used_tensors(trainer);
-  const auto& names = trainer.optimizer().slots();
   const Params& params = trainer.model().params();
-  for (size_t slot = 0; slot < names.size(); ++slot) add_block(params, slot_name(names[slot]), trainer.optimizer_slot(slot), &tensors);
+  for (size_t slot = 0; slot < trainer.optimizer_slots(); ++slot)
+    add_block(params, slot_name(trainer.slot_name(slot)), trainer.optimizer_slot(slot), &tensors);
   for (const NamedBlock& block : beside) add_block(params, block.name, block.bytes, &tensors);
   if (trainer.averaged()) {
     add_block(params, kTraining, {params.block(), params.block_bytes()}, &tensors);
@@ -167,8 +167,7 @@ Json load_checkpoint(Trainer& trainer, const Safetensors& file, const std::strin
                 {.where = path, .what = "the checkpoint is of another optimiser", .got = rule, .expected = trainer.optimizer().type()});
   Params& params = trainer.model().params();
   check_model_tensors(file, params, path);
-  const auto& names = trainer.optimizer().slots();
-  for (const std::string& slot : names) check_block(file, params, slot_name(slot), path);
+  for (size_t slot = 0; slot < trainer.optimizer_slots(); ++slot) check_block(file, params, slot_name(trainer.slot_name(slot)), path);
   for (const NamedBlock& block : beside) check_block(file, params, block.name, path);
   CarriedRows* const rows = trainer.carried();
   for (size_t i = 0; rows && i < rows->specs().size(); ++i) wanted_tensor(file, carried_name(*rows, i), rows->type(i), path);
@@ -181,7 +180,8 @@ Json load_checkpoint(Trainer& trainer, const Safetensors& file, const std::strin
 
   copy_model_tensors(file, params);
   if (trainer.average()) take_average(file, averaged, *trainer.average(), params);
-  for (size_t slot = 0; slot < names.size(); ++slot) copy_block(file, params, slot_name(names[slot]), trainer.optimizer_slot(slot));
+  for (size_t slot = 0; slot < trainer.optimizer_slots(); ++slot)
+    copy_block(file, params, slot_name(trainer.slot_name(slot)), trainer.optimizer_slot(slot));
   for (const NamedBlock& block : beside) copy_block(file, params, block.name, block.bytes);
   for (size_t i = 0; rows && i < rows->specs().size(); ++i) {
     const Tensor& tensor = *file.find(carried_name(*rows, i));
@@ -246,7 +246,7 @@ void CheckpointSnapshot::lay_out(const Trainer& trainer) {
     base += aligned(trainer.states().size());
   };
   add_model("");
-  for (const std::string& slot : trainer.optimizer().slots()) add_parameters(slot_name(slot) + "/");
+  for (size_t slot = 0; slot < trainer.optimizer_slots(); ++slot) add_parameters(slot_name(trainer.slot_name(slot)) + "/");
   averaged_ = trainer.averaged();
   if (averaged_) add_model(kTrainingPrefix);
   const CarriedRows* const rows = trainer.carried();
@@ -322,6 +322,7 @@ void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::str
   const std::string model = pretrained.string("model");
   const std::string path = opener ? opener->locate(model, pretrained.where() + ".model", folder) : model_in(path_in(folder, model));
   const std::vector<std::string> skip = pretrained.string_list("skip");
+  const bool partial = pretrained.boolean("partial", false);
   pretrained.string_list("freeze");  // the network was built with it
   pretrained.reject_unread();
   const auto any = [](const std::vector<std::string>& patterns, const std::string& name) {
@@ -329,9 +330,10 @@ void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::str
   };
   const Safetensors file = read_model_file(path);
   Params& params = trainer.model().params();
-  check_taken_over(pretrained, file, params, path, [&](const std::string& name) { return any(skip, name); });
+  const auto skipped = [&](const std::string& name) { return any(skip, name) || (partial && !file.find(name)); };
+  check_taken_over(pretrained, file, params, path, skipped);
   for (size_t i = 0; i < params.specs().size(); ++i) {
-    if (any(skip, params.specs()[i].name)) continue;
+    if (skipped(params.specs()[i].name)) continue;
     const Tensor& tensor = *file.find(params.specs()[i].name);
     std::memcpy(params.parameter(static_cast<int>(i)), tensor.view().data, tensor.bytes());
   }

@@ -165,7 +165,8 @@ void remove_started_run(const std::string& path) {
 
 bool can_resume(const std::string& path) {
   std::error_code status;
-  return has_checkpoint(path) || fs::exists(path + "/ledger", status) || fs::exists(path + "/" + kRepeatsFile, status);
+  return has_checkpoint(path) || fs::exists(path + "/ledger", status) || fs::exists(path + "/" + kRepeatsFile, status) ||
+         fs::exists(path + "/" + kFirstPhase, status);
 }
 
 std::string way_on(const std::string& path) {
@@ -182,7 +183,8 @@ std::string newest_run(const std::string& name) {
     if (!folder.starts_with(prefix) || folder.size() < prefix.size() + 15) continue;
     const std::string rest = folder.substr(prefix.size());
     if (!std::all_of(rest.begin(), rest.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)) || c == '-'; })) continue;
-    if (has_checkpoint(entry.path().string()) || fs::exists(entry.path() / kRepeatsFile, status)) found.push_back(entry.path().string());
+    const bool parts = fs::exists(entry.path() / kRepeatsFile, status) || fs::exists(entry.path() / kFirstPhase, status);
+    if (parts || has_checkpoint(entry.path().string())) found.push_back(entry.path().string());
   }
   return found.empty() ? "" : *std::max_element(found.begin(), found.end());
 }

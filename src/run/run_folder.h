@@ -54,6 +54,9 @@ class RunFolder {
 // Takes away the files that a start writes, and the folder when nothing else is in it. Nothing happens where there is a checkpoint.
 void remove_started_run(const std::string& path);
 
+// In the folder of a run whose phases several workers train: the first one's folder.
+inline constexpr const char* kFirstPhase = "phase-1";
+
 // There is something in the folder that `perigee train --resume` goes on from: a checkpoint, a ledger, the runs of a job repeated.
 bool can_resume(const std::string& path);
 // "`perigee train --resume RUN` goes on from its last checkpoint", or that there is none.

@@ -156,6 +156,11 @@ void RunLog::step(const StepReport& report, const Position& at, bool due, const 
   event.set("step", report.step);
   interval_.write(event);
   event.set("learning_rate", report.learning_rate);
+  if (!report.objectives.empty()) {
+    Json losses = Json::object();
+    for (const ObjectiveReport& each : report.objectives) losses.set(std::string(each.name), each.loss);
+    event.set("losses", std::move(losses));
+  }
   if (report.gradient_norm >= 0) event.set("gradient_norm", report.gradient_norm);
   if (report.loss_scale > 0) event.set("loss_scale", report.loss_scale), event.set("skipped_steps", report.skipped_steps);
   event.set("examples_per_s", rounded(static_cast<double>(interval_.examples) / std::max(interval, 1e-9), 1));

@@ -55,6 +55,9 @@ constexpr Reason kReasons[] = {
     {"clip.type", "has laid out how norms are measured", kResume},
     {"name", "is the name of the run folder", kAnew},
     {"perigee", "is the format of the job", kAnew},
+    {"freeze", "is compiled into the steps", kResume},
+    {"phases", "are made one after the other, as the run began with them", kResume},
+    {"objectives", "are compiled into the steps", kResume},
 };
 
 std::string section_of(std::string_view option) {

@@ -7,6 +7,7 @@
 #include "src/core/warning.h"
 #include "src/data/table_source.h"
 #include "src/io/file.h"
+#include "src/job/job_parts.h"
 #include "src/model/evaluator.h"
 #include "src/run/run_details.h"
 #include "src/train/batch_statistics.h"
@@ -45,11 +46,19 @@ std::string shown_part(const Trainer& trainer) { return trainer.has_part("test")
 
 }  // namespace
 
-Session::Session(const Job& job, SessionOptions options) : options_(std::move(options)), trainer_(make_trainer(job)), settings_(job) {
+Session::Session(const Job& job, SessionOptions options)
+    : options_(std::move(options)), job_(job), phases_(phase_count(job)), settings_(job) {
+  std::optional<PhasePlace> place;
+  if (phases_ > 0 && !options_.resume.empty()) place = stored_phase(options_.resume);
+  enter_phase(place.value_or(PhasePlace{}));
+  if (place_.phase > 0)
+    numbers_.load(PhaseNumbers::file_in(fs::is_directory(options_.resume) ? options_.resume : run_of_file(options_.resume)));
   log_ = std::make_unique<RunLog>(run_facts(*trainer_));
+  log_->set_planned(planned_of_all());
   log_->tell_every(options_.events_every);
   try {
     prepare();
+    check_phases();
   } catch (const Error& error) {
     throw job.placed(error);
   }
@@ -81,7 +90,7 @@ void Session::prepare() {
 
 std::unique_ptr<Trainer> Session::make_trainer(const Job& job) {
   constexpr uint32_t kProcess = 1;  // in the timeline
-  if (!options_.trace.empty()) {
+  if (!options_.trace.empty() && !trace_) {
     trace_ = std::make_unique<TraceFile>(options_.trace, TraceFile::Options{.round_name = "step"});
     trace_->name_process(kProcess, "perigee train " + job.name());
     trace_ring_.turn_on();
@@ -102,9 +111,14 @@ Json Session::time_table() const {
 }
 
 void Session::open_folder() {
-  const Job& job = trainer_->job();
-  log_->set_folder(open_run_folder(job, options_.out, options_.resume));
+  log_->set_folder(open_run_folder(job_, options_.out, options_.resume));
   folder_path_ = log_->folder_path();
+  if (place_.phase > 0) numbers_.save(PhaseNumbers::file_in(folder_path_));
+  open_checkpoints();
+}
+
+void Session::open_checkpoints() {
+  const Job& job = trainer_->job();
   const Json* wanted = job.json().find("checkpoint");
   if (wanted && wanted->is_bool() && !wanted->as_bool()) return;
   static const Json kDefaults = Json::object();
@@ -181,6 +195,7 @@ void Session::on_epoch(Trainer& trainer, uint64_t epoch) {
   const Stopwatch watch;
   const int64_t number = static_cast<int64_t>(epoch) + 1;
   Json event = log_->epoch_event(number, trainer.position());
+  if (phases_ > 0) event.set("phase", static_cast<int64_t>(place_.phase) + 1);
   for (const std::string& part : judge_->parts()) {
     const Json result = evaluate(part);
     if (!result.is_null()) event.set(part, scalar_figures(result));
@@ -189,7 +204,7 @@ void Session::on_epoch(Trainer& trainer, uint64_t epoch) {
   event.set("seconds", RunLog::rounded_seconds(log_->seconds()));
   if (stop_asked()) stop_ = true;
   log_->emit(event);
-  judge_epoch(number, event);
+  judge_epoch(number - static_cast<int64_t>(trainer.origin().epoch), event);
   update_extra();
   log_->set_aside(watch.seconds(), evaluation);
 }
@@ -210,6 +225,7 @@ void Session::update_extra() {
   Json extra = Json::object();
   log_->save(extra);
   extra.set("early_stopping", judge_->state());
+  if (phases_ > 0) extra.set("phase", place_.to_json());
   if (!settings_.changes().empty()) extra.set("settings", settings_.state());
   checkpoints_->set_extra(std::move(extra));
 }
@@ -219,14 +235,19 @@ Json Session::run(const std::atomic<bool>& stop) {
   log_->start(trainer_->position(), options_.about, resumed_from_);
   for (const RunSettings::Change& change : settings_.changes()) tell_option(change.option, change.value, true);
   begin_details();
-  update_extra();
-  trainer_->add_hook(this);
-  if (checkpoints_) trainer_->add_hook(checkpoints_.get());
-  if (options_.hook) trainer_->add_hook(options_.hook);
-  stop_ = stop_asked();
+  if (phases_ > 0) tell_phase();
   try {
-    const bool whole = trainer_->run(stop_);
-    return finish(!whole && stop_reason_.empty());
+    for (;;) {
+      update_extra();
+      trainer_->add_hook(this);
+      if (checkpoints_) trainer_->add_hook(checkpoints_.get());
+      if (options_.hook) trainer_->add_hook(options_.hook);
+      stop_ = stop_asked();
+      const bool whole = trainer_->run(stop_);
+      const bool interrupted = !whole && stop_reason_.empty();
+      if (interrupted || !goes_on()) return finish(interrupted);
+      next_phase();
+    }
   } catch (const Error& error) {
     if (checkpoints_) checkpoints_->settle();
     log_->emit(Json(Json::Object{{"event", "error"}, {"step", trainer_->position().step}, {"text", error.what()}}));
@@ -259,7 +280,7 @@ void Session::apply_option(const std::string& resolved, const Json& value) {
   } else {
     trainer_->change_optimizer(job);
   }
-  log_->set_planned(trainer_->planned_examples());
+  log_->set_planned(planned_of_all());
   settings_.keep(resolved, value);
 }
 
@@ -289,7 +310,7 @@ std::string Session::model_of_best() {
   if (best.empty() || !file_exists(best)) return "";
   load_checkpoint(*trainer_, best);
   last_test_step_ = -1;
-  return "epoch " + std::to_string(judge_->best_epoch());
+  return "epoch " + std::to_string(static_cast<int64_t>(trainer_->origin().epoch) + judge_->best_epoch());
 }
 
 // The model's file; empty: there is none.

@@ -15,6 +15,7 @@
 #include "src/io/plot/trace_file.h"
 #include "src/run/checkpoint_hook.h"
 #include "src/run/epoch_judge.h"
+#include "src/run/phase_numbers.h"
 #include "src/run/run_log.h"
 #include "src/run/run_settings.h"
 #include "src/train/trainer.h"
@@ -56,7 +57,8 @@ class Session final : private Hook {
   std::string checkpoint();        // its file; Error(usage) when the job keeps none
   void set_aside(double seconds);  // that were no training, as of a pause
 
-  Trainer& trainer() { return *trainer_; }
+  Trainer& trainer() { return *trainer_; }  // of the phase that the run is in
+  int64_t planned_examples() const { return log_->facts().planned; }  // of all phases; 0: endless
   const RunSettings& settings() const { return settings_; }
   const std::string& folder() const { return folder_path_; }  // empty: none
   const std::string& resumed_from() const { return resumed_from_; }
@@ -67,6 +69,15 @@ class Session final : private Hook {
 
   void prepare();
   void open_folder();
+  void open_checkpoints();
+  // session_phases.cpp
+  Job current_job() const;
+  void enter_phase(const PhasePlace& place);
+  void check_phases() const;
+  int64_t planned_of_all() const;
+  void tell_phase();
+  bool goes_on() const { return phases_ > 0 && place_.phase + 1 < phases_; }
+  void next_phase();
   void begin_details();
   void finish_details();
   void resume();
@@ -84,6 +95,10 @@ class Session final : private Hook {
   Json time_table() const;
 
   SessionOptions options_;
+  const Job job_;  // with all its phases
+  const size_t phases_;  // 0: it is one job
+  PhasePlace place_;
+  PhaseNumbers numbers_;  // of the phases before
   TraceRing trace_ring_;
   std::unique_ptr<TraceFile> trace_;  // null: none
   std::unique_ptr<Trainer> trainer_;

@@ -28,7 +28,7 @@ void WatchedRun::begin(Session& session) {
   {
     const std::lock_guard lock(mutex_);
     session_ = &session;
-    progress_.planned = session.trainer().planned_examples();
+    progress_.planned = session.planned_examples();
     progress_.folder = session.folder();
     progress_.learning_rate = session.trainer().next_learning_rate();
     progress_.state = State::training;
@@ -73,7 +73,7 @@ void WatchedRun::on_step(Trainer& trainer, const StepReport& report) {
   progress_.step = report.step;
   progress_.examples = trainer.position().examples;
   progress_.epoch = static_cast<int64_t>(trainer.position().epoch);
-  progress_.planned = trainer.planned_examples();
+  progress_.planned = session_->planned_examples();
   progress_.loss = report.loss;
   progress_.accuracy = report.accuracy;
   progress_.learning_rate = report.learning_rate;

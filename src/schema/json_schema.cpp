@@ -41,6 +41,7 @@ Json value_schema(const Option& option, ValueSet values) {
   if (values & takes::list) {
     Json list = typed("array");
     if (option.type->items != takes::anything) list.set("items", value_schema(option, option.type->items));
+    else if (option.inside != nullptr) list.set("items", value_schema(option, takes::object));
     choices.push_back(std::move(list));
   }
   if (values & takes::object) {

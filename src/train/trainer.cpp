@@ -32,6 +32,7 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options) : t_(job, option
   const PhaseScope scope(t_.times, TracePhase::open);
   const Config config(t_.job.json(), t_.job.where());
   count_steps(config);
+  if (t_.objective) turns_ = std::make_unique<ObjectiveTurns>(job, t_);
   try {
     average_ = WeightAverage::of(t_.job, t_.model->params());
   } catch (const Error& error) {
@@ -39,11 +40,13 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options) : t_(job, option
   }
   initialize_values();
   engine_->build();
+  if (turns_) turns_->build();
   if (engine_->holds_examples()) t_.choices->check_all(*t_.source, t_.job.where() + ": data: train");
   make_parts();
   loader_ = make_loader(engine_->most_at_once());
   queued_.reserve(engine_->depth());
   measured_ = engine_->measure(*loader_);
+  if (turns_) turns_->measure(*loader_, engine_->sub_batch());
   if (parts_) loader_ = make_loader(t_.batch);
 }
 
@@ -73,16 +76,26 @@ void Trainer::count_steps(const Config& config) {
   if (max_steps_ > 0)
     planned_examples_ = epochs > 0 && config.has("epochs") ? std::min(planned_examples_, max_steps_ * counted) : max_steps_ * counted;
   max_steps_ = (max_steps_ * counted + t_.batch - 1) / t_.batch;
+  if (max_steps_ > 0) max_steps_ += origin_.step;
+  if (planned_examples_ > 0) planned_examples_ += origin_.examples;
   planned_epochs_ = config.has("epochs") || max_steps_ == 0 ? epochs : 0;
 }
 
 void Trainer::initialize_values() {
   t_.initialize_values();
+  if (turns_) turns_->initialize();
   if (average_) average_->begin_again(0);
   engine_->host_changed(Numbers::model);
   engine_->host_changed(Numbers::slots);
-  position_ = {};
+  position_ = origin_;
   if (t_.scale) engine_->loss_scale_changed();
+}
+
+void Trainer::begin_at(const Position& origin) {
+  assert(position_.step == origin_.step && origin.position == 0);
+  origin_ = position_ = origin;
+  count_steps(Config(t_.job.json(), t_.job.where()));
+  if (!t_.source->traits().live) loader_->seek(origin.epoch, 0);
 }
 
 Model& Trainer::model() {
@@ -107,15 +120,26 @@ std::span<const std::byte> Trainer::states() const {
   return t_.model->params().state_bytes();
 }
 
+std::string Trainer::slot_name(size_t i) const {
+  return i < t_.slots.size() ? t_.optimizer->slots()[i] : turns_->slot_name(i - t_.slots.size());
+}
+
 std::span<std::byte> Trainer::optimizer_slot(size_t i) {
   engine_->fetch(Numbers::slots);
   engine_->host_changed(Numbers::slots);
+  if (i >= t_.slots.size()) return {turns_->slot(i - t_.slots.size()).data(), t_.model->params().block_bytes()};
   return {t_.slots[i].data(), t_.slots[i].bytes()};
 }
 
 std::span<const std::byte> Trainer::optimizer_slot(size_t i) const {
   engine_->fetch(Numbers::slots);
+  if (i >= t_.slots.size()) return {turns_->slot(i - t_.slots.size()).data(), t_.model->params().block_bytes()};
   return {t_.slots[i].data(), t_.slots[i].bytes()};
+}
+
+void Trainer::set_rate_factor(double factor) {
+  t_.optimizer->set_rate_factor(factor);
+  if (turns_) turns_->set_rate_factor(factor);
 }
 
 const LossScale* Trainer::loss_scale() const {
@@ -140,6 +164,7 @@ void Trainer::restore(const Position& position, const Json& tuning, int64_t sub_
   loader_->seek(position.epoch, position.position);
   if (!tuning.is_null()) t_.tuning.merge(tuning);
   engine_->retune(sub_batch);
+  if (turns_) turns_->retune(sub_batch);
 }
 
 void Trainer::change_optimizer(const Json& job) {
@@ -151,6 +176,7 @@ void Trainer::change_optimizer(const Json& job) {
                                      .what = "on a GPU the threshold of a norm is part of the step that was recorded",
                                      .hint = "stop the run and resume it with --set clip.threshold=NUMBER"});
   }
+  if (turns_) turns_->change_optimizer(job);
   t_.optimizer->change(options, t_.job.where());
 }
 
@@ -186,7 +212,7 @@ void Trainer::change_length(const Json& job) {
 void Trainer::plan_from_here() {
   if (max_steps_ == 0) return;
   const int64_t by_steps = position_.examples + std::max<int64_t>(0, max_steps_ - position_.step) * t_.batch;
-  planned_examples_ = planned_epochs_ > 0 ? std::min(planned_epochs_ * t_.source->size(), by_steps) : by_steps;
+  planned_examples_ = planned_epochs_ > 0 ? std::min(origin_.examples + planned_epochs_ * t_.source->size(), by_steps) : by_steps;
 }
 
 void Trainer::cut_gradient(size_t bytes) {

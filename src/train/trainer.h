@@ -11,6 +11,7 @@
 
 #include "src/model/evaluation.h"
 #include "src/model/prediction.h"
+#include "src/train/objectives.h"
 #include "src/train/step_engine.h"
 #include "src/train/weight_average.h"
 
@@ -40,6 +41,7 @@ struct StepReport {
   bool skipped = false;       // the gradient overflowed in f16: parameters and states are what they were
   double loss_scale = 0;      // after the step; 0: the precision needs none
   int64_t skipped_steps = 0;  // so far
+  std::span<const ObjectiveReport> objectives;  // of a job that has some; valid until the next step
 };
 
 class Trainer;
@@ -115,7 +117,9 @@ class Trainer {
   const PhaseTimes& times() const { return t_.times; }
   // The values that rows of batches carry to the next step; null where the network carries nothing.
   CarriedRows* carried() const { return engine_->carried(); }
-  size_t optimizer_slots() const { return t_.slots.size(); }
+  size_t optimizer_slots() const { return t_.slots.size() + (turns_ ? turns_->slots() : 0); }
+  // "m", "v"; those of a second objective are "objective2/m".
+  std::string slot_name(size_t i) const;
   // A slot has the layout and type of the parameter block.
   std::span<std::byte> optimizer_slot(size_t i);
   std::span<const std::byte> optimizer_slot(size_t i) const;
@@ -170,6 +174,10 @@ class Trainer {
   RecordReader record_reader() const;
   std::vector<std::string> class_names() const;  // of the target; empty where it has none
 
+  // The run is a part of a longer one and begins there, with an epoch: steps, epochs and examples count on, while schedules and the job's length
+  // count from here. Before the first step, and before restore().
+  void begin_at(const Position& origin);
+  const Position& origin() const { return origin_; }
   // Continues from a checkpoint: its position, its tuning table (null: keep) and its sub-batch (0: keep).
   void restore(const Position& position, const Json& tuning, int64_t sub_batch);
   // The values that the constructor gave: parameters by the seed, states, empty slots, the start of the run.
@@ -181,7 +189,7 @@ class Trainer {
   void change_batch(int64_t batch);
   // By the "epochs" and "steps" of `job`. Error(model).
   void change_length(const Json& job);
-  void set_rate_factor(double factor) { t_.optimizer->set_rate_factor(factor); }  // on the rate and that of biases
+  void set_rate_factor(double factor);  // on the rate and that of biases
   const Tuning& tuning() const { return t_.tuning; }
   // Null where the precision needs none. It may wait for the device.
   const LossScale* loss_scale() const;
@@ -190,7 +198,7 @@ class Trainer {
   int measured() const { return measured_; }
 
   // The trainer's memory, in bytes: parameters, gradients, slots, arenas.
-  size_t memory_bytes() const { return engine_->bytes(); }
+  size_t memory_bytes() const { return engine_->bytes() + (turns_ ? turns_->bytes() : 0); }
   // The plans of a step: on the host for `sub_batch()` examples, on a device for as many as share_of() says.
   PlanSet& plans() { return engine_->plans(); }
   // The memory that this job takes or would take of a GPU, from plans alone; on the host as one of so many GPUs that train together.
@@ -240,6 +248,9 @@ class Trainer {
 
   TrainingSetup t_;
   std::unique_ptr<StepEngine> engine_;
+  std::unique_ptr<ObjectiveTurns> turns_;  // of the objectives after the first; null: the job has none
+  StepFigures turn_figures_;
+  StepOutcome turn_outcome_ = StepOutcome::done;
   std::unique_ptr<WeightAverage> average_;
   std::unique_ptr<Parts> parts_;  // null: a step is one batch to the engine
   std::unique_ptr<Loader> loader_;
@@ -252,7 +263,7 @@ class Trainer {
   PredictionOptions predictor_options_;
   int64_t planned_examples_ = 0, max_steps_ = 0, planned_epochs_ = 0;  // planned_epochs_ 0: steps alone count
   int measured_ = 0;
-  Position position_;
+  Position position_, origin_;
 };
 
 }  // namespace perigee

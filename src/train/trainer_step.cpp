@@ -27,10 +27,11 @@ StepInfo Trainer::step_info(const Batch& batch) const {
 }
 
 StepProgress Trainer::step_progress() const {
-  const double committed = static_cast<double>(position_.examples);
-  return {.progress = planned_examples_ > 0 ? std::min(1.0, committed / static_cast<double>(planned_examples_)) : 0,
+  const double committed = static_cast<double>(position_.examples - origin_.examples);
+  const int64_t planned = planned_examples_ - origin_.examples;
+  return {.progress = planned_examples_ > 0 ? std::min(1.0, committed / static_cast<double>(planned)) : 0,
           .epoch = committed / static_cast<double>(t_.source->size()),
-          .step = position_.step,
+          .step = position_.step - origin_.step,
           .skipped = t_.scale ? t_.scale->skipped : 0};
 }
 
@@ -80,6 +81,7 @@ Trainer::Queued Trainer::queue_step(const Batch& batch, const std::atomic<bool>*
                       .exchange = exchange_ ? &exchange_ : nullptr,
                       .cancel = cancel};
   if (parts_) step_in_parts(task);
+  else if (turns_) turn_outcome_ = turns_->step(task, *engine_, &turn_figures_);
   else engine_->queue(task);
   step.report.learning_rate = t_.optimizer->learning_rate();
   advance(batch, &step.report.epoch_ends);
@@ -90,7 +92,8 @@ Trainer::Queued Trainer::queue_step(const Batch& batch, const std::atomic<bool>*
 StepOutcome Trainer::take_step(const Queued& step, StepReport* report) {
   StepFigures figures;
   if (parts_) figures = parts_->figures;
-  const StepOutcome outcome = parts_ ? parts_->outcome : engine_->take(&figures);
+  if (turns_) figures = turn_figures_;
+  const StepOutcome outcome = parts_ ? parts_->outcome : turns_ ? turn_outcome_ : engine_->take(&figures);
   if (outcome != StepOutcome::done) {
     position_ = step.before;
     return outcome;
@@ -100,13 +103,15 @@ StepOutcome Trainer::take_step(const Queued& step, StepReport* report) {
   if (t_.model->spec().classes > 0) report->accuracy = static_cast<double>(figures.correct) / static_cast<double>(report->examples);
   report->gradient_norm = figures.gradient_norm;
   report->skipped = figures.overflowed;
+  if (turns_) report->objectives = turns_->reports();
   if (average_ && !report->skipped) add_to_average(*report);
   if (t_.scale) report->loss_scale = static_cast<double>(t_.scale->scale), report->skipped_steps = t_.scale->skipped;
   return outcome;
 }
 
 void Trainer::add_to_average(const StepReport& report) {
-  if (!average_->counts(report.step, static_cast<int64_t>(report.epoch) + 1, report.epoch_ends)) return;
+  const auto epoch = static_cast<int64_t>(report.epoch - origin_.epoch) + 1;
+  if (!average_->counts(report.step - origin_.step, epoch, report.epoch_ends)) return;
   const PhaseScope scope(t_.times, TracePhase::update);
   average_->add(std::as_const(*this).model().params(), t_.team);
 }
@@ -198,7 +203,7 @@ bool Trainer::run(const std::atomic<bool>& stop) {
 }
 
 // So many steps are on their way at once.
-size_t Trainer::depth() const { return exchange_ || parts_ || average_ ? 1 : engine_->depth(); }
+size_t Trainer::depth() const { return exchange_ || parts_ || turns_ || average_ ? 1 : engine_->depth(); }
 
 // False when it was stopped.
 bool Trainer::run_steps(const std::atomic<bool>& stop) {

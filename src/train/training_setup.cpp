@@ -10,6 +10,7 @@
 #include "src/data/padding.h"
 #include "src/data/streams.h"
 #include "src/io/file.h"
+#include "src/job/job_parts.h"
 #include "src/model/field_roles.h"
 #include "src/model/inference.h"
 #include "src/nn/describe.h"
@@ -68,7 +69,8 @@ bool matches_any(const std::string& pattern, const std::vector<std::string>& nam
 }  // namespace
 
 TrainingSetup::TrainingSetup(const Job& of, const TrainerOptions& chosen)
-    : job(of), options(chosen), team(thread_count(chosen, of.json())), times(chosen.trace) {
+    : job(objective_count(of) > 0 ? objective_job(of, 0) : of), options(chosen), team(thread_count(chosen, of.json())), times(chosen.trace) {
+  if (objective_count(of) > 0) objective = objective_of(of, 0);
   const PhaseScope scope(times, TracePhase::open);
   try {
     open();
@@ -77,8 +79,37 @@ TrainingSetup::TrainingSetup(const Job& of, const TrainerOptions& chosen)
   }
 }
 
+TrainingSetup::TrainingSetup(const Job& of, size_t i, const TrainingSetup& first)
+    : job(objective_job(of, i)),
+      options(first.options),
+      team(thread_count(options, job.json())),
+      times(options.trace),
+      source(first.source),
+      objective(objective_of(of, i)) {
+  options.trace = nullptr;  // its spans are in those of the step
+  open();
+  model->params().share(first.model->params());
+}
+
+// Where the job has objectives, the parameters that this one does not update are constants to it.
+void TrainingSetup::choose_updates() {
+  if (!objective) return;
+  Params& params = model->params();
+  const std::vector<std::string>& updates = objective->updates;
+  const std::vector<std::string> names = parameter_names(params);
+  for (const std::string& pattern : updates)
+    if (!matches_any(pattern, names))
+      throw Error(ErrorKind::model, {.where = job.where() + ": updates of " + objective->name,
+                                     .what = "has a pattern that no parameter matches",
+                                     .got = "'" + pattern + "'",
+                                     .hint = nearest_hint(pattern, names)});
+  for (size_t p = 0; p < names.size(); ++p)
+    if (std::ranges::none_of(updates, [&](const std::string& pattern) { return matches_pattern(pattern, names[p]); }))
+      params.keep(static_cast<int>(p));
+}
+
 void TrainingSetup::open() {
-  source = open_part("train", Config(job.json(), job.where()).object("data").object("train"));
+  if (!source) source = open_part("train", Config(job.json(), job.where()).object("data").object("train"));
   balance_classes(job, *source);
   const Config config(job.json(), job.where());
   const Config data = config.object("data");
@@ -103,9 +134,11 @@ void TrainingSetup::open() {
   }
   read_losses(config, &spec);
   add_field_roles(data, *source, &spec);
+  spec.freeze = config.string_list("freeze");
   if (const Json* pretrained = config.raw("pretrained"); pretrained && pretrained->is_object())
-    spec.freeze = Config(*pretrained, job.where() + ": pretrained").string_list("freeze");
+    for (const std::string& pattern : Config(*pretrained, job.where() + ": pretrained").string_list("freeze")) spec.freeze.push_back(pattern);
   model = std::make_unique<Model>(std::move(spec));
+  choose_updates();
   for (const NetworkInput& field : fields_of(model->spec(), true)) read_fields.push_back(field_index(*source, field.name));
   check_carried(data);
   weights.emplace(*model, *source);
@@ -188,14 +221,17 @@ void TrainingSetup::read_losses(const Config& config, ModelSpec* spec) {
   spec->classes = source->fields()[static_cast<size_t>(target_fields[0])].classes;
 }
 
-// "pretrained.freeze": the network was built with it.
+// "freeze", "pretrained.freeze": the network was built with them.
 void TrainingSetup::check_freeze(const Config& config) const {
   std::vector<std::string> known = parameter_names(model->params());
   for (const StateSpec& spec : model->params().state_specs()) known.push_back(spec.name);
-  for (const std::string& pattern : model->spec().freeze)
+  const size_t own = config.string_list("freeze").size();
+  for (size_t i = 0; i < model->spec().freeze.size(); ++i) {
+    const std::string& pattern = model->spec().freeze[i];
     if (!matches_any(pattern, known))
-      config.object("pretrained")
+      (i < own ? config : config.object("pretrained"))
           .fail("freeze", "has a pattern that no parameter matches", "'" + pattern + "'", "", nearest_hint(pattern, known));
+  }
 }
 
 // "lr_scale": factors by patterns of names. A parameter takes that of the longest pattern that it matches: a table of Lua has no order.

@@ -11,7 +11,7 @@
 #include "src/core/thread_team.h"
 #include "src/core/trace.h"
 #include "src/graph/tuning.h"
-#include "src/job/job.h"
+#include "src/job/job_parts.h"
 #include "src/model/choice_check.h"
 #include "src/model/model.h"
 #include "src/model/step_weights.h"
@@ -26,6 +26,8 @@ OptimizerOptions optimizer_options(const Json& job);
 struct TrainingSetup {
   // Opens the data and builds the model; initialises nothing. Error(data), Error(model).
   TrainingSetup(const Job& of, const TrainerOptions& chosen);
+  // Of objective `i` of the job, with the data, the numbers and the network of the first one.
+  TrainingSetup(const Job& of, size_t i, const TrainingSetup& first);
 
   void make_optimizer();
   // The values at the start of a run: parameters by the seed, states, empty slots.
@@ -37,7 +39,7 @@ struct TrainingSetup {
   int64_t gpus() const { return options.backend == Backend::cuda ? static_cast<int64_t>(options.devices.size()) : 1; }
   std::string step_name(uint64_t step) const { return job.where() + ": step " + std::to_string(step + 1); }  // for errors
 
-  Job job;
+  Job job;  // of several objectives the first one's, with the whole list
   TrainerOptions options;
   Tuning tuning;
   ThreadTeam team;
@@ -60,9 +62,12 @@ struct TrainingSetup {
   int64_t batch = 0;    // of one step: on several GPUs, of all of them
   int64_t at_once = 0;  // likewise, of one of the batches that "accumulate" makes a step of
   uint64_t seed = 0;
+  std::optional<Objective> objective;  // empty: the job has one loss for all parameters
 
  private:
+
   void open();
+  void choose_updates();
   void check_carried(const Config& data) const;
   void read_losses(const Config& config, ModelSpec* spec);
   void check_freeze(const Config& config) const;

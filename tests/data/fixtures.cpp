@@ -135,6 +135,7 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
       {"subset", parse(R"({"type":"subset","indices":[3,1],"source":)" + arrays + "}")},
       {"table", parse(R"({"type":"table","file":"t.csv","steps":[{"impute":"*"},{"derive":{"old":"age > 2"},"after":"age"}]})")},
       {"take", parse(R"({"type":"take","count":7,"from":5,"source":)" + digits + "}")},
+      {"with_noise", parse(R"({"type":"with_noise","field":"z","size":[3],"source":)" + digits + "}")},
       {"text", parse(R"({"type":"text","file":"t.txt","context":6,"parts":{"train":0.8,"test":0.2}})")},
   };
 }

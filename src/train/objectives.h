@@ -1,0 +1,59 @@
+// The objectives of a job in one step: losses that take turns, each with a plan of its own over the same network and numbers, the parameters that
+// it updates, and an optimiser. The first one is the trainer's own; the others are here.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/train/step_engine.h"
+
+namespace perigee {
+
+// One of a job's objectives after a step.
+struct ObjectiveReport {
+  std::string_view name;
+  double loss = 0;  // mean over the batch, before its update; of the last step in which it had one
+  double learning_rate = 0;
+};
+
+class ObjectiveTurns {
+ public:
+  // `job` has objectives; `first` is the setup of the first one. Error(model) where something cannot take turns.
+  ObjectiveTurns(const Job& job, TrainingSetup& first);
+
+  void build();
+  void initialize();  // the optimisers' slots
+  // Kernels, for steps of `sub_batch` examples at a time; what was found goes into the first setup's table.
+  void measure(Loader& loader, int64_t sub_batch);
+  void retune(int64_t sub_batch);
+
+  // The first objective's turn by `engine`, then those of the others that have one in this step. `figures` are the first one's.
+  StepOutcome step(const StepTask& task, StepEngine& engine, StepFigures* figures);
+  std::span<const ObjectiveReport> reports() const { return reports_; }
+
+  void change_optimizer(const Json& job);  // the numbers of another description of the whole job; Error(model)
+  void set_rate_factor(double factor);
+
+  size_t slots() const;
+  std::string slot_name(size_t i) const;  // "objective2/m"
+  Storage& slot(size_t i) const { return *place_of(i).first; }
+  size_t bytes() const;
+
+ private:
+  struct Turn {
+    std::unique_ptr<TrainingSetup> setup;
+    std::unique_ptr<StepEngine> engine;
+  };
+  std::pair<Storage*, std::string> place_of(size_t slot) const;
+  StepOutcome take(size_t i, TrainingSetup& setup, StepEngine& engine, const StepTask& task, StepFigures* figures);
+
+  TrainingSetup& first_;
+  std::vector<Turn> turns_;
+  std::vector<ObjectiveReport> reports_;
+  StepFigures last_;  // of the first
+};
+
+}  // namespace perigee
