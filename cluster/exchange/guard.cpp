@@ -118,7 +118,9 @@ std::string Guard::judge_loss(const RoundHealth& health) {
     return "";
   }
   if (high_loss_since_ < 0) high_loss_since_ = health.round, high_loss_at_ = health.progress;
-  if (health.round - high_loss_since_ < kLeastRounds || health.progress - high_loss_at_ < kHighLossFor) return "";
+  // One worker's loss says little of the others, whose first contributions all come from where the run began.
+  if (health.round - high_loss_since_ < std::max<int64_t>(kLeastRounds, 2 * health.turns) || health.progress - high_loss_at_ < kHighLossFor)
+    return "";
   return "since round " + std::to_string(high_loss_since_) + " the training loss is " + text_of(now_.loss) + ", after " +
          text_of(now_.best_loss) + " at best and " + text_of(now_.first_loss) + " at first";
 }

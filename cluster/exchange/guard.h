@@ -34,6 +34,7 @@ struct RoundHealth {
   double loss = 0, progress = 0;
   int workers = 0;
   double gain = 1;  // of the outer step
+  int turns = 1;    // rounds in which every worker has its turn once
 };
 
 class Guard {

@@ -112,7 +112,8 @@ bool CoordinatorRounds::diverged(const Figures& figures, int64_t examples, int w
                                                   .loss = figures.loss_sum / static_cast<double>(examples),
                                                   .progress = c_.progress(),
                                                   .workers = workers,
-                                                  .gain = control.gain});
+                                                  .gain = control.gain,
+                                                  .turns = policy.served ? (workers + policy.merge_every - 1) / policy.merge_every : 1});
   if (why.empty()) return false;
   std::string hint = "lower the learning rate";
   if (control.gain > 1.5) hint = "lower the outer momentum or rate";
