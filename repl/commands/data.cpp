@@ -35,7 +35,8 @@ void declare(CLI::App& app) {
       ->required()
       ->check(CLI::IsMember({"analyse", "schema", "quality", "convert", "prepare"}));
   app.add_option("files", options.files,
-                 "CSV or JSON Lines, also .gz, .xz and .zst; for convert a second one, to be written; for prepare a job and a folder")
+                 "CSV or JSON Lines, also .gz, .xz and .zst; Parquet, Arrow; for convert a second one, to be written; for prepare a job "
+                 "and a folder")
       ->required();
   app.add_option("--schema", options.schema,
                  "columns and how the file is written, as `perigee data schema` prints them; else they are found out");

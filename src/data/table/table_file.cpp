@@ -125,6 +125,8 @@ std::unique_ptr<ByteStream> TableFile::stream() const { return in_memory_ ? std:
 void TableFile::open() {
   std::string head(kHead, '\0');
   head.resize(stream()->read(head.data(), head.size()));
+  columnar_ = in_memory_ ? open_columnar_content(path_, as_bytes(content_)) : open_columnar(path_, head);
+  if (columnar_) return plan_columnar();
   if (head.size() == kHead) {  // whole rows, unless one is longer
     const size_t whole = whole_rows(head, options_.dialect.quote);
     if (whole > 0) head.resize(whole);
@@ -384,6 +386,7 @@ class TableFile::Reading {
 };
 
 bool TableFile::each(const std::function<void(Chunk&)>& work, const std::function<void(Chunk&)>& in_order) {
+  if (columnar_) return each_columnar(work, in_order), true;
   Reading reading(*this);
   const auto run = [&](int rank) {
     try {

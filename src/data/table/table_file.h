@@ -1,4 +1,5 @@
-// A file of rows that is read in chunks on several threads, in bounded memory: CSV and its dialects, or JSON Lines; compressed or not.
+// A file of rows that is read in chunks on several threads, in bounded memory: CSV and its dialects, or JSON Lines, compressed or not; or columns
+// that have types of their own (columnar.h).
 // Which rows a chunk has depends on the file alone, so that what is computed from chunks in their order is the same for any threads.
 #pragma once
 
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "src/data/table/byte_stream.h"
+#include "src/data/table/columnar.h"
 #include "src/data/table/csv_parser.h"
 #include "src/data/table/frame.h"
 
@@ -35,7 +37,7 @@ class TableFile {
 
   const TableSchema& schema() const { return schema_; }
   const Dialect& dialect() const { return options_.dialect; }
-  bool is_json() const { return json_; }
+  bool is_json() const { return json_ || columnar_; }  // or otherwise of columns that have names
 
   // `work` runs on one of options.threads threads, rank 0 .. threads - 1; then `in_order`, one at a time, in the chunks' order. False: a value did not fit the
   // schema that was found out, which is wider now: what was computed is to be forgotten, and each() called again.
@@ -51,6 +53,9 @@ class TableFile {
  private:
   class Reading;
   void open();
+  void plan_columnar();
+  void read_columnar(int64_t number, CsvBlock& block) const;
+  void each_columnar(const std::function<void(Chunk&)>& work, const std::function<void(Chunk&)>& in_order);
   std::unique_ptr<ByteStream> stream() const;
   void look(const std::string& head);
   // The rows that are looked at; `first_end`: where the first ends in `text`.
@@ -66,6 +71,8 @@ class TableFile {
   ReadOptions options_;
   TableSchema schema_;
   CsvPlan plan_;
+  std::unique_ptr<ColumnarFile> columnar_;
+  std::vector<int64_t> columns_;  // of the columnar file, for each of the schema; -1: there is none
   bool json_ = false, guessed_ = false;
   size_t skip_bytes_ = 0;  // before the first row
   int64_t skip_lines_ = 0;

@@ -193,6 +193,8 @@ CASES = [
             "the command has another number of files; got 1, expected perigee data convert IN OUT"),
     command("quality without a schema", ("data", "quality", "two.csv"), "perigee data quality", "there is no schema to check against",
             "`perigee data schema two.csv > schema.json` writes one to edit"),
+    command("a job without training data to prepare", ("data", "prepare", "trial.json", "out"), "trial.json", "the job names no training data",
+            script=JOB.replace('"train"', '"test"') + "}", file="trial.json"),
     # the rest
     command("a command of the prompt that is not there", ("-e", "os.execute [[echo :hlp | /proc/$PPID/exe repl]] os.exit(1)"), "",
             "there is no command :hlp", "did you mean ':help'?"),

@@ -1,0 +1,153 @@
+#include "src/data/table/arrow/arrow_file.h"
+
+#include <algorithm>
+#include <map>
+
+#include "src/data/table/arrow/arrow_schema.h"
+#include "src/data/table/arrow/arrow_values.h"
+
+namespace perigee::tables::arrow {
+namespace {
+
+constexpr size_t kMostMessages = 10'000'000;
+
+// One message: its metadata, and where its body lies.
+struct Message {
+  uint64_t metadata = 0, size = 0, body = 0, body_size = 0;
+};
+
+// What a batch's dictionaries are when it comes: for each id the messages that make it.
+using Dictionaries = std::map<int64_t, std::vector<Message>>;
+
+class ArrowFile : public ColumnarFile {
+ public:
+  ArrowFile(const std::string& name, std::span<const std::byte> content, std::shared_ptr<const void> owner)
+      : name_(name), content_(content), owner_(std::move(owner)) {
+    scan();
+    for (const ArrowField& field : fields_) {
+      std::string column = field.name;
+      while (schema_.find(column) >= 0) column += "_" + std::to_string(schema_.columns.size());
+      schema_.columns.push_back({.name = column, .type = field.type});
+    }
+  }
+
+  const TableSchema& schema() const override { return schema_; }
+  std::string refusal(size_t column) const override { return fields_[column].refusal; }
+  int64_t chunks() const override { return static_cast<int64_t>(batches_.size()); }
+
+  Frame read(int64_t chunk, std::span<const size_t> columns) const override {
+    const auto& [message, dictionaries] = batches_[static_cast<size_t>(chunk)];
+    const FlatBytes metadata = flat(message);
+    BatchReader reader = batch_of(metadata, FlatTable::root(metadata).table(2), message);
+    Frame frame;
+    frame.rows = reader.rows();
+    for (size_t f = 0, next = 0; f < fields_.size() && next < columns.size(); ++f) {
+      if (f != columns[next]) {
+        reader.skip(fields_[f]);
+        continue;
+      }
+      ++next;
+      Column column = fields_[f].dictionary < 0 ? reader.column(fields_[f]) : decoded(reader, fields_[f], *dictionaries);
+      if (column.size() != frame.rows) damaged("a column of the Arrow batch has another number of rows than it", message.metadata);
+      frame.add(schema_.columns[f], std::move(column));
+    }
+    return frame;
+  }
+
+ private:
+  [[noreturn]] void damaged(const char* what, uint64_t at) const {
+    throw Error(ErrorKind::data, {.where = name_ + ": byte " + std::to_string(at), .what = what});
+  }
+  FlatBytes flat(const Message& message) const { return {content_.subspan(message.metadata, message.size), name_, message.metadata}; }
+
+  BatchReader batch_of(const FlatBytes& metadata, const FlatTable& batch, const Message& message) const {
+    return BatchReader(metadata, batch, version_, content_.subspan(message.body, message.body_size), name_, message.body, content_.size());
+  }
+
+  // Messages one after the other, from the stream's begin to its end or that of the file.
+  void scan() {
+    uint64_t at = as_text(content_).starts_with("ARROW1") ? 8 : 0;
+    auto dictionaries = std::make_shared<Dictionaries>();
+    bool changed = false;
+    size_t count = 0;
+    while (content_.size() - at >= 8) {
+      uint32_t size = 0;
+      std::memcpy(&size, content_.data() + at, 4);
+      at += 4;
+      if (size == 0xffffffffu) std::memcpy(&size, content_.data() + at, 4), at += 4;
+      if (size == 0) break;
+      if (size > content_.size() - at) damaged("an Arrow message leads out of the file", at);
+      if (++count > kMostMessages) damaged("the Arrow file has too many messages", at);
+      Message message{.metadata = at, .size = size, .body = at + size};
+      const FlatBytes metadata = flat(message);
+      const FlatTable root = FlatTable::root(metadata);
+      const auto body = root.number<int64_t>(3, 0);
+      if (body < 0 || static_cast<uint64_t>(body) > content_.size() - message.body)
+        damaged("the body of an Arrow message leads out of the file", at);
+      message.body_size = static_cast<uint64_t>(body);
+      at = message.body + message.body_size;
+      take(root, message, dictionaries, changed);
+    }
+    if (fields_.empty()) damaged("the Arrow file has no schema, or no columns", 0);
+  }
+
+  void take(const FlatTable& root, const Message& message, std::shared_ptr<Dictionaries>& dictionaries, bool& changed) {
+    const auto kind = root.number<uint8_t>(1, 0);
+    if (kind != 1 && fields_.empty()) damaged("the Arrow file does not begin with a schema", message.metadata);
+    if (kind == 1) {
+      if (!fields_.empty()) damaged("the Arrow file has two schemas", message.metadata);
+      version_ = root.number<int16_t>(0, 0);
+      const FlatTable schema = root.table(2);
+      if (schema.number<int16_t>(0, 0) != 0)
+        damaged("the Arrow file has numbers in big-endian order, which are not read", message.metadata);
+      const FlatVector list = schema.vector(1, 4);
+      for (size_t i = 0; i < list.count; ++i) fields_.push_back(read_field(list.table(i)));
+    } else if (kind == 2) {
+      if (!changed) dictionaries = std::make_shared<Dictionaries>(*dictionaries), changed = true;
+      const FlatTable dictionary = root.table(2);
+      std::vector<Message>& parts = (*dictionaries)[dictionary.number<int64_t>(0, 0)];
+      if (dictionary.number<uint8_t>(2, 0) == 0) parts.clear();  // it takes the place of what was there
+      parts.push_back(message);
+    } else if (kind == 3) {
+      batches_.emplace_back(message, dictionaries);
+      changed = false;
+    }
+  }
+
+  // Places in a dictionary become its values.
+  Column decoded(BatchReader& reader, const ArrowField& field, const Dictionaries& dictionaries) const {
+    ArrowField values = field;
+    values.dictionary = -1;
+    const std::vector<int64_t> places = reader.places(field);
+    Column entries(field.type);
+    if (const auto found = dictionaries.find(field.dictionary); found != dictionaries.end())
+      for (const Message& message : found->second) {
+        const FlatBytes metadata = flat(message);
+        entries.append(batch_of(metadata, FlatTable::root(metadata).table(2).table(1), message).column(values));
+      }
+    Column column(field.type);
+    column.reserve(static_cast<int64_t>(places.size()));
+    for (const int64_t place : places) {
+      if (place >= entries.size()) damaged("the Arrow file has a place beyond its dictionary", 0);
+      column.add_from(entries, place);
+      if (column.bytes.size() > most_text(content_.size())) damaged("a batch of the Arrow file has too much text", 0);
+    }
+    return column;
+  }
+
+  std::string name_;
+  std::span<const std::byte> content_;
+  std::shared_ptr<const void> owner_;
+  int16_t version_ = 4;
+  std::vector<ArrowField> fields_;
+  TableSchema schema_;
+  std::vector<std::pair<Message, std::shared_ptr<const Dictionaries>>> batches_;
+};
+
+}  // namespace
+
+std::unique_ptr<ColumnarFile> open_arrow(const std::string& name, std::span<const std::byte> content, std::shared_ptr<const void> owner) {
+  return std::make_unique<ArrowFile>(name, content, std::move(owner));
+}
+
+}  // namespace perigee::tables::arrow

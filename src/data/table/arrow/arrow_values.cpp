@@ -1,0 +1,262 @@
+#include "src/data/table/arrow/arrow_values.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "src/data/table/column_values.h"
+#include "src/data/table/columnar.h"
+#include "src/io/codec/blocks.h"
+#include "src/io/codec/zstd.h"
+
+namespace perigee::tables::arrow {
+namespace {
+
+using Span = std::span<const std::byte>;
+
+template <class T>
+T value_at(Span bytes, int64_t number) {
+  T value;
+  std::memcpy(&value, bytes.data() + static_cast<size_t>(number) * sizeof value, sizeof value);
+  return value;
+}
+
+int64_t whole_at(Span bytes, int64_t width, bool is_signed, int64_t number) {
+  switch (width) {
+    case 8: return is_signed ? int64_t{value_at<int8_t>(bytes, number)} : int64_t{value_at<uint8_t>(bytes, number)};
+    case 16: return is_signed ? int64_t{value_at<int16_t>(bytes, number)} : int64_t{value_at<uint16_t>(bytes, number)};
+    case 32: return is_signed ? int64_t{value_at<int32_t>(bytes, number)} : int64_t{value_at<uint32_t>(bytes, number)};
+    default: return value_at<int64_t>(bytes, number);
+  }
+}
+
+double real_at(Span bytes, int64_t width, int64_t number) {
+  if (width == 16) return half_value(as_text(bytes.subspan(static_cast<size_t>(number) * 2, 2)));
+  return width == 32 ? static_cast<double>(value_at<float>(bytes, number)) : value_at<double>(bytes, number);
+}
+
+double decimal_at(Span bytes, int64_t width, int64_t scale, int64_t number) {
+  const auto size = static_cast<size_t>(width / 8);
+  std::string big(as_text(bytes.subspan(static_cast<size_t>(number) * size, size)));
+  std::reverse(big.begin(), big.end());
+  return decimal_value(big, scale);
+}
+
+// Bits of a value in its buffer.
+uint64_t width_of(const ArrowField& field) {
+  switch (field.kind) {
+    case Kind::boolean: return 1;
+    case Kind::date: return field.unit == 0 ? 32 : 64;
+    case Kind::timestamp:
+    case Kind::duration: return 64;
+    case Kind::fixed_binary: return 8 * static_cast<uint64_t>(field.width);
+    default: return static_cast<uint64_t>(field.width);
+  }
+}
+
+int64_t milliseconds_of(const ArrowField& field, int64_t value) {
+  if (field.kind == Kind::date) return field.unit == 0 ? value * 86'400'000 : value;
+  switch (field.unit) {
+    case 0: return std::clamp<int64_t>(value, INT64_MIN / 1000, INT64_MAX / 1000) * 1000;
+    case 1: return value;
+    case 2: return floor_div(value, 1000);
+    default: return floor_div(value, 1'000'000);
+  }
+}
+
+}  // namespace
+
+BatchReader::BatchReader(const FlatBytes& metadata, const FlatTable& batch, int16_t version, Span body, const std::string& where,
+                         uint64_t offset, uint64_t file_bytes)
+    : metadata_(&metadata), version_(version), body_(body), where_(where), offset_(offset), file_bytes_(file_bytes) {
+  rows_ = batch.number<int64_t>(0, 0);
+  nodes_ = batch.vector(1, 16);
+  buffers_ = batch.vector(2, 16);
+  variadic_ = batch.vector(4, 8);
+  if (batch.has(3)) codec_ = batch.table(3).number<int8_t>(0, 0);
+  if (codec_ > 1) damaged("the Arrow batch has a compression that there is not");
+  if (rows_ < 0 || rows_ > most_rows(file_bytes)) damaged("the Arrow batch has far more rows than its bytes can have");
+}
+
+void BatchReader::damaged(const char* what) const {
+  throw Error(ErrorKind::data, {.where = where_ + ": body at byte " + std::to_string(offset_), .what = what});
+}
+
+BatchReader::Node BatchReader::node(const ArrowField& /*field*/) {
+  if (next_node_ >= nodes_.count) damaged("the Arrow batch has fewer columns than its schema");
+  const Node found{nodes_.at<int64_t>(next_node_), nodes_.at<int64_t>(next_node_, 8)};
+  ++next_node_;
+  if (found.rows < 0 || found.rows > most_rows(file_bytes_)) damaged("the Arrow batch has a column of a length out of range");
+  return found;
+}
+
+Span BatchReader::buffer(Bytes& memory, uint64_t least) {
+  if (next_buffer_ >= buffers_.count) damaged("the Arrow batch has fewer buffers than its columns need");
+  const auto begin = buffers_.at<int64_t>(next_buffer_), size = buffers_.at<int64_t>(next_buffer_, 8);
+  ++next_buffer_;
+  if (begin < 0 || size < 0 || static_cast<uint64_t>(begin) > body_.size() ||
+      static_cast<uint64_t>(size) > body_.size() - static_cast<uint64_t>(begin))
+    damaged("a buffer of the Arrow batch leads out of its body");
+  Span bytes = body_.subspan(static_cast<size_t>(begin), static_cast<size_t>(size));
+  if (codec_ >= 0 && !bytes.empty()) {
+    if (bytes.size() < 8) damaged("a compressed buffer of the Arrow batch has no size");
+    const auto plain = value_at<int64_t>(bytes, 0);
+    bytes = bytes.subspan(8);
+    if (plain != -1) {
+      if (plain < 0 || static_cast<uint64_t>(plain) > most_plain(bytes.size()))
+        damaged("a buffer of the Arrow batch says that it is far larger than its bytes");
+      memory.resize(static_cast<size_t>(plain));
+      const std::string where = where_ + ": body at byte " + std::to_string(offset_);
+      if (plain > 0) codec_ == 0 ? lz4_frame_decompress(bytes, memory, where) : zstd_decompress(bytes, memory, where);
+      bytes = memory;
+    }
+  }
+  if (bytes.size() < least) damaged("a buffer of the Arrow batch has fewer bytes than its rows need");
+  return bytes;
+}
+
+void BatchReader::read_missing(const Node& node, Column& column) {
+  Bytes memory;
+  const Span bits = buffer(memory, 0);
+  const auto rows = static_cast<uint64_t>(node.rows);
+  if (node.missing == 0 || (bits.empty() && rows > 0 && node.missing <= 0)) return;
+  if (bits.size() < (rows + 7) / 8) damaged("a buffer of the Arrow batch has fewer bytes than its rows need");
+  column.missing.resize(rows);
+  for (size_t r = 0; r < rows; ++r) column.missing[r] = (std::to_integer<unsigned>(bits[r / 8]) >> (r % 8) & 1) == 0;
+}
+
+void BatchReader::read_numbers(const ArrowField& field, int64_t rows, Column& column) {
+  Bytes memory;
+  const Span bytes = buffer(memory, (static_cast<uint64_t>(rows) * width_of(field) + 7) / 8);
+  if (column.type == Type::real) {
+    column.real.resize(static_cast<size_t>(rows));
+    for (int64_t r = 0; r < rows; ++r)
+      column.real[static_cast<size_t>(r)] =
+          field.kind == Kind::decimal ? decimal_at(bytes, field.width, field.scale, r) : real_at(bytes, field.width, r);
+    for (size_t r = 0; r < column.missing.size(); ++r)
+      if (column.missing[r] != 0) column.real[r] = std::numeric_limits<double>::quiet_NaN();
+    return;
+  }
+  column.whole.resize(static_cast<size_t>(rows));
+  for (int64_t r = 0; r < rows; ++r) {
+    int64_t& value = column.whole[static_cast<size_t>(r)];
+    if (column.is_missing(r)) value = 0;
+    else if (field.kind == Kind::boolean) value = std::to_integer<int64_t>(bytes[static_cast<size_t>(r) / 8] >> (r % 8)) & 1;
+    else value = whole_at(bytes, static_cast<int64_t>(width_of(field)), field.is_signed, r);
+    if (column.type == Type::time && !column.is_missing(r)) value = milliseconds_of(field, value);
+    if (!field.is_signed && value < 0) damaged("the Arrow batch has an unsigned number beyond 2^63, which a column cannot have");
+  }
+}
+
+void BatchReader::add_text(Column& column, Span bytes, int64_t begin, int64_t end) const {
+  if (begin < 0 || end < begin || static_cast<uint64_t>(end) > bytes.size())
+    damaged("the Arrow batch has a text that leads out of its buffer");
+  column.bytes += as_text(bytes.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
+  column.ends.push_back(column.bytes.size());
+}
+
+void BatchReader::read_texts(const ArrowField& field, int64_t rows, Column& column) {
+  Bytes first, second;
+  column.ends.reserve(static_cast<size_t>(rows));
+  if (field.kind == Kind::fixed_binary) {
+    const Span bytes = buffer(first, static_cast<uint64_t>(rows) * static_cast<uint64_t>(field.width));
+    for (int64_t r = 0; r < rows; ++r)
+      add_text(column, bytes, column.is_missing(r) ? 0 : r * field.width, column.is_missing(r) ? 0 : (r + 1) * field.width);
+    return;
+  }
+  const int64_t width = field.kind == Kind::large_binary || field.kind == Kind::large_utf8 ? 64 : 32;
+  const Span ends = buffer(first, rows == 0 ? 0 : static_cast<uint64_t>(rows + 1) * static_cast<uint64_t>(width / 8));
+  const Span bytes = buffer(second, 0);
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t begin = whole_at(ends, width, true, r), end = whole_at(ends, width, true, r + 1);
+    add_text(column, bytes, column.is_missing(r) ? 0 : begin, column.is_missing(r) ? 0 : end);
+    if (column.bytes.size() > most_text(file_bytes_)) damaged("the Arrow batch has too much text");
+  }
+}
+
+// 16 bytes each: the length, then the text itself, or its first four bytes, a buffer and a place there.
+void BatchReader::read_views(int64_t rows, Column& column) {
+  Bytes memory;
+  const Span views = buffer(memory, static_cast<uint64_t>(rows) * 16);
+  const int64_t count = next_view_ < variadic_.count ? variadic_.at<int64_t>(next_view_++) : 0;
+  if (count < 0 || static_cast<uint64_t>(count) > buffers_.count) damaged("the Arrow batch has fewer buffers than its columns need");
+  std::vector<Bytes> memories(static_cast<size_t>(count));
+  std::vector<Span> buffers;
+  for (Bytes& each : memories) buffers.push_back(buffer(each, 0));
+  for (int64_t r = 0; r < rows; ++r) {
+    if (column.is_missing(r)) {
+      add_text(column, {}, 0, 0);
+      continue;
+    }
+    const auto size = value_at<int32_t>(views, 4 * r), number = value_at<int32_t>(views, 4 * r + 2),
+               place = value_at<int32_t>(views, 4 * r + 3);
+    if (size <= 12) add_text(column, views, 16 * r + 4, 16 * r + 4 + size);
+    else if (number < 0 || number >= count) damaged("the Arrow batch has a text in a buffer that there is not");
+    else add_text(column, buffers[static_cast<size_t>(number)], place, int64_t{place} + size);
+    if (column.bytes.size() > most_text(file_bytes_)) damaged("the Arrow batch has too much text");
+  }
+}
+
+void BatchReader::read_list(const ArrowField& field, int64_t rows, Column& column) {
+  Bytes memory;
+  const int64_t width = field.kind == Kind::large_list ? 64 : 32;
+  Span ends;
+  if (field.kind != Kind::fixed_list)
+    ends = buffer(memory, rows == 0 ? 0 : static_cast<uint64_t>(rows + 1) * static_cast<uint64_t>(width / 8));
+  const ArrowField& item = field.children[0];
+  const Column items = this->column(item);
+  column.ends.reserve(static_cast<size_t>(rows));
+  for (int64_t r = 0; r < rows; ++r) {
+    const bool fixed = field.kind == Kind::fixed_list;
+    int64_t begin = fixed ? r * field.width : whole_at(ends, width, true, r),
+            end = fixed ? begin + field.width : whole_at(ends, width, true, r + 1);
+    if (column.is_missing(r)) begin = end = 0;
+    if (begin < 0 || end < begin || end > items.size()) damaged("the Arrow batch has a list that leads out of its elements");
+    if (column.items.size() + static_cast<size_t>(end - begin) > static_cast<size_t>(most_rows(file_bytes_)))
+      damaged("the Arrow batch has lists that overlap");
+    for (int64_t i = begin; i < end; ++i) column.items.push_back(items.number(i));
+    column.ends.push_back(column.items.size());
+  }
+}
+
+Column BatchReader::column(const ArrowField& field) {
+  const Node found = node(field);
+  Column column(field.type);
+  if (field.kind == Kind::null) {
+    for (int64_t r = 0; r < found.rows; ++r) column.add_missing();
+    return column;
+  }
+  read_missing(found, column);
+  if (column.type == Type::list) read_list(field, found.rows, column);
+  else if (is_view(field.kind)) read_views(found.rows, column);
+  else if (column.type == Type::text) read_texts(field, found.rows, column);
+  else read_numbers(field, found.rows, column);
+  return column;
+}
+
+std::vector<int64_t> BatchReader::places(const ArrowField& field) {
+  const Node found = node(field);
+  Column missing(Type::integer);
+  read_missing(found, missing);
+  if (field.index_width != 8 && field.index_width != 16 && field.index_width != 32 && field.index_width != 64)
+    damaged("the Arrow file has places of an odd size");
+  Bytes memory;
+  const Span bytes = buffer(memory, static_cast<uint64_t>(found.rows) * static_cast<uint64_t>(field.index_width / 8));
+  std::vector<int64_t> places(static_cast<size_t>(found.rows));
+  for (int64_t r = 0; r < found.rows; ++r) {
+    const int64_t place = missing.is_missing(r) ? -1 : whole_at(bytes, field.index_width, field.index_signed, r);
+    if (place < 0 && !missing.is_missing(r)) damaged("the Arrow batch has a place before its dictionary");
+    places[static_cast<size_t>(r)] = place;
+  }
+  return places;
+}
+
+void BatchReader::skip(const ArrowField& field) {
+  node(field);
+  next_buffer_ += buffers_of(field, version_);
+  if (field.dictionary >= 0) return;
+  if (is_view(field.kind) && next_view_ < variadic_.count)
+    next_buffer_ += static_cast<size_t>(std::clamp<int64_t>(variadic_.at<int64_t>(next_view_++), 0, 1 << 30));
+  for (const ArrowField& child : field.children) skip(child);
+}
+
+}  // namespace perigee::tables::arrow

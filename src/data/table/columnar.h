@@ -1,0 +1,39 @@
+// Files whose columns have types of their own (Parquet, Arrow, SQLite, ...): chunks of rows, each read by itself. table_file.h reads them beside CSV
+// and JSON Lines.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/data/table/frame.h"
+#include "src/io/file.h"
+
+namespace perigee::tables {
+
+class ColumnarFile {
+ public:
+  virtual ~ColumnarFile() = default;
+  // All columns; those that cannot be read have a reason.
+  virtual const TableSchema& schema() const = 0;
+  // Empty, or why the column cannot be read.
+  virtual std::string refusal(size_t /*column*/) const { return ""; }
+  virtual int64_t chunks() const = 0;
+  // The rows of one chunk, of the columns with these numbers. Thread-safe. Error(data) with the offset.
+  virtual Frame read(int64_t chunk, std::span<const size_t> columns) const = 0;
+};
+
+// Null where the first bytes and the name are of no such file. Error(data) for one that is damaged.
+std::unique_ptr<ColumnarFile> open_columnar(const std::string& path, std::string_view head);
+// The same of content in memory, for formats that need no file of their own.
+std::unique_ptr<ColumnarFile> open_columnar_content(const std::string& name, std::span<const std::byte> content);
+
+// How much a hostile file may make of itself: rows and text bytes of a chunk.
+inline int64_t most_rows(uint64_t file_bytes) { return (int64_t{4} << 20) + static_cast<int64_t>(file_bytes); }
+inline uint64_t most_text(uint64_t file_bytes) { return (uint64_t{128} << 20) + 16 * file_bytes; }
+// A page or a buffer that is compressed.
+inline uint64_t most_plain(uint64_t compressed) { return (uint64_t{64} << 20) + 64 * compressed; }
+
+}  // namespace perigee::tables

@@ -1,0 +1,297 @@
+#include <zlib.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "src/core/error.h"
+#include "src/data/table/parquet/parquet_file.h"
+#include "src/io/codec/blocks.h"
+#include "src/io/codec/zstd.h"
+
+namespace perigee::tables::parquet {
+namespace {
+
+using Span = std::span<const std::byte>;
+
+void decompress(Codec codec, Span in, std::span<std::byte> out, const Place& place) {
+  const std::string where = place.where + ": page at byte " + std::to_string(place.offset);
+  switch (codec) {
+    case Codec::none: break;
+    case Codec::snappy: return snappy_decompress(in, out, where);
+    case Codec::gzip: return gzip_decompress(in, out, where);
+    case Codec::brotli: return brotli_decompress(in, out, where);
+    case Codec::zstd: return zstd_decompress(in, out, where);
+    case Codec::lz4_raw: return lz4_block_decompress(in, out, where);
+    case Codec::lz4:  // three things have gone by this name
+      if (lz4_hadoop_decompress(in, out, where)) return;
+      if (in.size() >= 4 && std::memcmp(in.data(), "\x04\x22\x4D\x18", 4) == 0) return lz4_frame_decompress(in, out, where);
+      return lz4_block_decompress(in, out, where);
+    case Codec::lzo: break;
+  }
+  place.damaged("the page is compressed by LZO, which is not read: write the file again with zstd");
+}
+
+class ColumnReader {
+ public:
+  ColumnReader(Span file, const Leaf& leaf, const Chunk& chunk, const std::string& where, Column& column)
+      : file_(file), leaf_(leaf), chunk_(chunk), place_{where, chunk.begin}, column_(column), most_text_(most_text(file.size())) {}
+
+  void run() {
+    uint64_t at = chunk_.begin;
+    while (done_ < chunk_.values) {
+      place_.offset = at;
+      if (at >= file_.size()) place_.damaged("the column's pages lead out of the file");
+      const PageHead head = read_page_head(file_.subspan(at), place_.where, at);
+      at += head.head_bytes;
+      if (static_cast<uint64_t>(head.stored) > file_.size() - at) place_.damaged("the page leads out of the file");
+      const Span stored = file_.subspan(at, static_cast<size_t>(head.stored));
+      at += stored.size();
+      if (head.kind == PageHead::Kind::index || head.kind == PageHead::Kind::other) continue;
+      if (head.has_sum && ::crc32_z(0, reinterpret_cast<const Bytef*>(stored.data()), stored.size()) != head.sum)
+        place_.damaged("the page's checksum does not match: it is damaged");
+      if (head.kind == PageHead::Kind::dictionary) read_dictionary(head, stored);
+      else read_data(head, stored);
+    }
+  }
+
+ private:
+  // The plain bytes behind the levels of a page of version 2, or of the whole page.
+  Span plain(const PageHead& head, Span stored, Bytes& memory) const {
+    const auto before = static_cast<uint64_t>(head.depth_bytes + head.repeat_bytes);
+    if (head.kind == PageHead::Kind::data2) {
+      if (before > stored.size() || before > static_cast<uint64_t>(head.plain)) place_.damaged("the page's levels lead out of it");
+      stored = stored.subspan(before);
+    }
+    const uint64_t size = static_cast<uint64_t>(head.plain) - (head.kind == PageHead::Kind::data2 ? before : 0);
+    const bool packed = chunk_.codec != Codec::none && (head.kind != PageHead::Kind::data2 || head.compressed);
+    if (!packed) return stored;
+    if (size > most_plain(stored.size())) place_.damaged("the page says that it is far larger than its compressed bytes");
+    if (size == 0) return {};
+    memory.resize(size);
+    decompress(chunk_.codec, stored, memory, place_);
+    return memory;
+  }
+
+  void read_dictionary(const PageHead& head, Span stored) {
+    if (head.encoding != 0 && head.encoding != 2) place_.damaged("the dictionary has an encoding that it cannot have");
+    const Span bytes = plain(head, stored, dictionary_bytes_);
+    read_values(bytes, 0, leaf_, static_cast<size_t>(head.values), dictionary_, place_);
+    entries_ = static_cast<size_t>(head.values);
+    convert_values(leaf_, dictionary_, place_);
+    has_dictionary_ = true;
+  }
+
+  void read_data(const PageHead& head, Span stored) {
+    if (head.values > chunk_.values - done_) place_.damaged("the column has more values than it says");
+    Span bytes = plain(head, stored, page_bytes_);
+    if (leaf_.lists > 0) {
+      read_list(head, stored, bytes);
+      done_ += head.values;
+      return;
+    }
+    const auto values = static_cast<size_t>(head.values);
+    const size_t there =
+        head.kind == PageHead::Kind::data2
+            ? read_levels(stored.subspan(static_cast<size_t>(head.repeat_bytes), static_cast<size_t>(head.depth_bytes)), values)
+            : read_first_levels(head, bytes, values);
+    if (there > 0 && (head.encoding == 2 || head.encoding == 8)) read_numbers(bytes, there);
+    else if (there > 0)
+      read_values(bytes, head.encoding, leaf_, there, values_, place_), convert_values(leaf_, values_, place_), append(values_, there);
+    spread(values, there);
+    done_ += head.values;
+  }
+
+  // One level of lists: where rows begin stands in front of the definition levels.
+  void read_list(const PageHead& head, Span stored, Span bytes) {
+    const auto values = static_cast<size_t>(head.values);
+    repeats_.resize(values);
+    size_t there = 0;
+    if (head.kind == PageHead::Kind::data2) {
+      read_runs(stored.first(static_cast<size_t>(head.repeat_bytes)), 1, values, repeats_.data(), place_);
+      there = read_levels(stored.subspan(static_cast<size_t>(head.repeat_bytes), static_cast<size_t>(head.depth_bytes)), values);
+    } else {
+      uint32_t size = 0;
+      if (bytes.size() < 4) place_.damaged("the page ends inside its levels");
+      std::memcpy(&size, bytes.data(), 4);
+      if (size > bytes.size() - 4) place_.damaged("the page's levels lead out of it");
+      read_runs(bytes.subspan(4, size), 1, values, repeats_.data(), place_);
+      bytes = bytes.subspan(4 + size);
+      there = read_first_levels(head, bytes, values);
+    }
+    if (levels_.empty()) levels_.assign(values, static_cast<uint32_t>(leaf_.depth));
+    std::vector<double> items;
+    if (there > 0 && (head.encoding == 2 || head.encoding == 8)) {
+      read_places(bytes, there);
+      for (const uint32_t n : numbers_)
+        items.push_back(dictionary_.real.empty() ? static_cast<double>(dictionary_.whole[n]) : dictionary_.real[n]);
+    } else if (there > 0) {
+      read_values(bytes, head.encoding, leaf_, there, values_, place_);
+      convert_values(leaf_, values_, place_);
+      items = values_.real;
+      if (items.empty()) items.assign(values_.whole.begin(), values_.whole.end());
+    }
+    add_lists(items);
+  }
+
+  void add_lists(const std::vector<double>& items) {
+    const auto depth = static_cast<uint32_t>(leaf_.depth), inside = static_cast<uint32_t>(leaf_.list_depth);
+    size_t next = 0;
+    for (size_t i = 0; i < levels_.size(); ++i) {
+      if (repeats_[i] == 0) {
+        column_.ends.push_back(column_.items.size());
+        column_.missing.push_back(levels_[i] + 1 < inside);
+      }
+      if (levels_[i] >= inside) column_.items.push_back(levels_[i] == depth ? items[next++] : std::numeric_limits<double>::quiet_NaN());
+      else if (repeats_[i] != 0) place_.damaged("the page goes on with a list that is not there");
+      if (column_.ends.empty()) place_.damaged("the page goes on with a list that has not begun");
+      column_.ends.back() = column_.items.size();
+    }
+  }
+
+  int level_bits() const { return static_cast<int>(std::bit_width(static_cast<unsigned>(leaf_.depth))); }
+
+  // Of a page of version 1, in front of its values. How many values are there; `bytes` is what follows.
+  size_t read_first_levels(const PageHead& head, Span& bytes, size_t values) {
+    if (leaf_.depth == 0) return values;
+    if (head.levels == 4) return read_packed_levels(bytes, values);
+    uint32_t size = 0;
+    if (bytes.size() < 4) place_.damaged("the page ends inside its levels");
+    std::memcpy(&size, bytes.data(), 4);
+    if (size > bytes.size() - 4) place_.damaged("the page's levels lead out of it");
+    const size_t there = read_levels(bytes.subspan(4, size), values);
+    bytes = bytes.subspan(4 + size);
+    return there;
+  }
+
+  size_t read_levels(Span bytes, size_t values) {
+    levels_.clear();
+    if (leaf_.depth == 0) return values;
+    uint32_t all = 0;
+    if (is_one_run(bytes, level_bits(), values, &all) && all == static_cast<uint32_t>(leaf_.depth)) return values;
+    levels_.resize(values);
+    read_runs(bytes, level_bits(), values, levels_.data(), place_);
+    return count_there();
+  }
+
+  size_t count_there() const {
+    const auto depth = static_cast<uint32_t>(leaf_.depth);
+    if (std::any_of(levels_.begin(), levels_.end(), [&](uint32_t level) { return level > depth; }))
+      place_.damaged("the page has a level beyond the column's");
+    return static_cast<size_t>(std::count(levels_.begin(), levels_.end(), depth));
+  }
+
+  // BIT_PACKED, of old files: the highest bits come first.
+  size_t read_packed_levels(Span& bytes, size_t values) {
+    const auto width = static_cast<size_t>(level_bits());
+    const size_t size = (values * width + 7) / 8;
+    if (size > bytes.size()) place_.damaged("the page ends inside its levels");
+    levels_.assign(values, 0);
+    for (size_t i = 0; i < values * width; ++i)
+      levels_[i / width] = levels_[i / width] << 1 | (std::to_integer<uint32_t>(bytes[i / 8]) >> (7 - i % 8) & 1);
+    bytes = bytes.subspan(size);
+    return count_there();
+  }
+
+  // Places in the dictionary.
+  void read_places(Span bytes, size_t there) {
+    if (!has_dictionary_) place_.damaged("the page needs a dictionary, and there is none");
+    const int width = bytes.empty() ? 0 : std::to_integer<int>(bytes[0]);
+    if (bytes.empty() || width > 32) place_.damaged("the page has places in a dictionary of more than 32 bits");
+    numbers_.resize(there);
+    read_runs(bytes.subspan(1), width, there, numbers_.data(), place_);
+    if (std::any_of(numbers_.begin(), numbers_.end(), [&](uint32_t n) { return n >= entries_; }))
+      place_.damaged("the page has a place beyond its dictionary");
+  }
+
+  void read_numbers(Span bytes, size_t there) {
+    read_places(bytes, there);
+    const auto pick = [&](const auto& from, auto& to) {
+      const size_t before = to.size();
+      to.resize(before + there);
+      for (size_t i = 0; i < there; ++i) to[before + i] = from[numbers_[i]];
+    };
+    if (column_.type == Type::real) return pick(dictionary_.real, column_.real);
+    if (column_.type != Type::text) return pick(dictionary_.whole, column_.whole);
+    size_t sum = 0;
+    for (const uint32_t n : numbers_) sum += dictionary_.texts[n].size();
+    grow_text(sum, there);
+    for (const uint32_t n : numbers_) column_.bytes += dictionary_.texts[n], column_.ends.push_back(column_.bytes.size());
+  }
+
+  void grow_text(size_t bytes, size_t values) {
+    if (bytes > most_text_ || column_.bytes.size() > most_text_ - bytes)
+      throw Error(ErrorKind::resources, {.where = place_.where + ": page at byte " + std::to_string(place_.offset),
+                                         .what = "a row group has too much text",
+                                         .expected = "at most " + std::to_string(most_text_ >> 20) + " MiB",
+                                         .hint = "write it with smaller row groups"});
+    column_.bytes.reserve(std::max(column_.bytes.capacity(), column_.bytes.size() + bytes));
+    column_.ends.reserve(column_.ends.size() + values);
+  }
+
+  // What is there, side by side behind what the column has.
+  void append(const Values& values, size_t there) {
+    if (column_.type == Type::real) {
+      column_.real.insert(column_.real.end(), values.real.begin(), values.real.end());
+    } else if (column_.type != Type::text) {
+      column_.whole.insert(column_.whole.end(), values.whole.begin(), values.whole.end());
+    } else {
+      size_t sum = 0;
+      for (const std::string_view text : values.texts) sum += text.size();
+      grow_text(sum, there);
+      for (const std::string_view text : values.texts) column_.bytes += text, column_.ends.push_back(column_.bytes.size());
+    }
+  }
+
+  // Moves the values of the page, which stand side by side, to their rows, from the last one on.
+  void spread(size_t values, size_t there) {
+    if (there == values) {
+      if (!column_.missing.empty()) column_.missing.resize(column_.missing.size() + values, 0);
+      return;
+    }
+    const auto rows = static_cast<size_t>(done_);
+    column_.missing.resize(rows, 0);
+    column_.missing.resize(rows + values, 0);
+    const auto move_all = [&](auto& list, auto gap) {
+      list.resize(rows + values);
+      size_t from = rows + there;
+      for (size_t i = values; i-- > 0;) {
+        const bool is = levels_[i] == static_cast<uint32_t>(leaf_.depth);
+        column_.missing[rows + i] = !is;
+        list[rows + i] = is ? list[--from] : gap(from);
+      }
+    };
+    if (column_.type == Type::real) move_all(column_.real, [](size_t) { return std::numeric_limits<double>::quiet_NaN(); });
+    else if (column_.type != Type::text) move_all(column_.whole, [](size_t) { return int64_t{0}; });
+    else move_all(column_.ends, [&](size_t from) { return from > 0 ? column_.ends[from - 1] : uint64_t{0}; });  // an empty text
+  }
+
+  Span file_;
+  const Leaf& leaf_;
+  const Chunk& chunk_;
+  Place place_;
+  Column& column_;
+  uint64_t most_text_;
+  int64_t done_ = 0;
+  bool has_dictionary_ = false;
+  size_t entries_ = 0;
+  Bytes dictionary_bytes_, page_bytes_;
+  Values dictionary_, values_;
+  std::vector<uint32_t> levels_, numbers_, repeats_;
+};
+
+}  // namespace
+
+void read_column(Span file, const Leaf& leaf, const Chunk& chunk, int64_t rows, const std::string& where, Column& column) {
+  const uint64_t most = static_cast<uint64_t>(most_rows(file.size()));
+  if (static_cast<uint64_t>(chunk.values) > most)
+    Place{where, chunk.begin}.damaged("the column has far more values than its bytes can have");
+  if (leaf.lists == 0 && chunk.values != rows)
+    Place{where, chunk.begin}.damaged("the column has another number of values than the row group has rows");
+  column.reserve(rows);
+  ColumnReader(file, leaf, chunk, where, column).run();
+  if (column.size() != rows) Place{where, chunk.begin}.damaged("the column's lists are not as many as the row group has rows");
+}
+
+}  // namespace perigee::tables::parquet

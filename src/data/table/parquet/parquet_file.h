@@ -1,0 +1,24 @@
+// Parquet (https://github.com/apache/parquet-format): flat columns, and those of structs, of all types and encodings; a chunk is a row group. Lists and
+// maps are refused by name.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "src/data/table/columnar.h"
+#include "src/data/table/parquet/encodings.h"
+#include "src/data/table/parquet/metadata.h"
+
+namespace perigee::tables::parquet {
+
+// From what pages have to what columns have: then `whole`, `real` or `texts` is filled as the leaf's type says.
+void convert_values(const Leaf& leaf, Values& values, const Place& place);
+
+// Appends a column chunk to `column`.
+void read_column(std::span<const std::byte> file, const Leaf& leaf, const Chunk& chunk, int64_t rows, const std::string& where,
+                 Column& column);
+
+// `owner` keeps the content alive.
+std::unique_ptr<ColumnarFile> open_parquet(const std::string& name, std::span<const std::byte> content, std::shared_ptr<const void> owner);
+
+}  // namespace perigee::tables::parquet
