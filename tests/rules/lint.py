@@ -12,7 +12,6 @@
 Prints one line per finding and at the end `N passed, N failed, N skipped` (one check = one rule on one file).
 """
 import argparse
-import concurrent.futures
 import hashlib
 import os
 import pathlib
@@ -21,6 +20,7 @@ import shutil
 import subprocess
 import sys
 
+import headers
 import limits
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -149,37 +149,26 @@ def kernel_problems(text):
         yield f":{number_of(ahead.start())}: {ahead[1]} may be read before begin_kernel() has waited"
 
 
-def compile_alone(header):
-    own = next((o for p, o in HEADER_FLAGS if header.startswith(p)), [])
-    command = ["g++", "-std=c++20", "-fsyntax-only", "-x", "c++", "-I.", "-Isrc/api", "-Ibuild/repl", "-include", header, *own, *LIBRARY_FLAGS, "/dev/null"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    return "" if run.returncode == 0 else run.stderr
-
-
-HEADER_FLAGS = [("kernels/cpu/", ["-march=x86-64-v4", "-DPERIGEE_ISA=avx512"])]
-LIBRARY_FLAGS = []
-
-
 def check_headers(findings):
     """Every header alone, and every fuzz program. Skipped for free when none of them changed since all of them last passed."""
-    headers = tracked("*.h", "*.hpp", "tests/fuzz/*.cpp")
+    files = tracked("*.h", "*.hpp", "tests/fuzz/*.cpp")
     if not (ROOT / "build" / "repl" / "perigee_rules.hpp").is_file():  # written by the build
-        headers = [h for h in headers if h != "src/api/perigee.hpp" and not h.startswith("tests/api/")]
+        files = [f for f in files if f != "src/api/perigee.hpp" and not f.startswith("tests/api/")]
     digest = hashlib.sha256()
-    for header in headers:
-        digest.update(header.encode() + b"\0" + (ROOT / header).read_bytes())
+    for file in files:
+        digest.update(file.encode() + b"\0" + (ROOT / file).read_bytes())
     stamp = ROOT / "build" / ".headers-passed"
     if stamp.is_file() and stamp.read_text() == digest.hexdigest():
-        findings.passed += len(headers)
+        findings.passed += len(files)
         return
+    library_flags = []
     for package in ("luajit", "libuv"):
         flags = subprocess.run(["pkg-config", "--cflags", package], capture_output=True, text=True)
-        LIBRARY_FLAGS.extend(flags.stdout.split())
+        library_flags += flags.stdout.split()
     before = len(findings.failures)
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for header, errors in zip(headers, pool.map(compile_alone, headers)):
-            first = next((line for line in errors.splitlines() if "error" in line), errors[:300])
-            findings.check("headers", header, [f": does not compile alone: {first}"] if errors else [])
+    for file, errors in headers.Compiler(library_flags, files).run():
+        first = next((line for line in errors.splitlines() if "error" in line), errors[:300])
+        findings.check("headers", file, [f": does not compile alone: {first}"] if errors else [])
     if len(findings.failures) == before and stamp.parent.is_dir():
         stamp.write_text(digest.hexdigest())
 
