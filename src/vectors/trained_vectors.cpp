@@ -1,11 +1,18 @@
 #include "src/vectors/trained_vectors.h"
 
 #include "src/core/error.h"
+#include "src/vectors/glove.h"
 
 namespace perigee {
 
 TrainedVectors::TrainedVectors(const VectorOptions& options, const VectorTraining::Report& report, const std::atomic<bool>* stop)
     : options_(options) {
+  if (options.graph) {
+    const WalkedGraph graph(options.files, options.directed);
+    elements_ = std::make_shared<const ElementTable>(graph.nodes());
+    train(*walk_sequences(graph, options.walks), {}, report, stop);
+    return;
+  }
   const TextCorpus corpus(options.files, options.form);
   WordCounts counts = count_words(corpus, static_cast<int>(options.threads), stop);
   elements_ = std::make_shared<const ElementTable>(counts.words.ranked(options.min_count, options.max_words));
@@ -38,6 +45,12 @@ TrainedVectors::TrainedVectors(const std::vector<std::vector<std::string>>& sequ
 void TrainedVectors::train(const Sequences& sequences, ElementTable labels, const VectorTraining::Report& report,
                            const std::atomic<bool>* stop) {
   const int64_t words = elements_->size(), documents = labels.size();
+  if (options_.model == VectorModel::glove) {
+    GloveTraining glove(words, options_);
+    complete_ = glove.run(count_together(sequences, options_.window, static_cast<int>(options_.threads), stop), report, stop);
+    words_ = WordVectors(elements_, glove.vectors());
+    return;
+  }
   training_ = std::make_unique<VectorTraining>(*elements_, documents, options_);
   complete_ = training_->run(sequences, report, stop);
   training_->finish();
