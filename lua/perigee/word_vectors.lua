@@ -17,7 +17,7 @@ local function wrap(handle)
   return made
 end
 
--- What a reading function gives first may be false.
+-- The first value may be false; nil comes with a message.
 local function checked(first, ...)
   if first == nil then where.fail((...)) end
   return first, ...
@@ -138,7 +138,7 @@ function methods:nearest(what, options)
   return found
 end
 
----What is to c as b is to a: vectors:analogy("man", "king", "woman").
+---The names that are to c as b is to a: vectors:analogy("man", "king", "woman").
 ---@param a string
 ---@param b string
 ---@param c string

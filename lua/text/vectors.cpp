@@ -118,10 +118,13 @@ int vectors_documents(lua_State* L) {
 int vectors_infer(lua_State* L) {
   const HeldVectors& held = held_at(L);
   if (held.trained == nullptr)
-    throw Error(ErrorKind::usage, {.where = "vectors:infer", .what = "vectors from a file cannot learn a text", .hint = "train with model = \"dbow\" or \"dm\""});
+    throw Error(
+        ErrorKind::usage,
+        {.where = "vectors:infer", .what = "vectors from a file cannot learn a text", .hint = "train with model = \"dbow\" or \"dm\""});
   const int64_t epochs = luaL_checkinteger(L, 3);
   const double rate = luaL_checknumber(L, 4);
-  give_vector(L, 5, lua_istable(L, 2) ? held.trained->infer(list_at(L, 2), epochs, rate) : held.trained->infer(text_at(L, 2), epochs, rate));
+  give_vector(L, 5,
+              lua_istable(L, 2) ? held.trained->infer(list_at(L, 2), epochs, rate) : held.trained->infer(text_at(L, 2), epochs, rate));
   lua_pushboolean(L, 1);
   return 1;
 }
@@ -136,8 +139,8 @@ int vectors_open(lua_State* L) {
 // vectors_save(vectors, path, format or "")
 int vectors_save(lua_State* L) {
   const std::string path = text_at(L, 2), format = text_at(L, 3);
-  const VectorFormat wanted = format == "binary" ? VectorFormat::binary
-                              : format == "text" ? VectorFormat::text
+  const VectorFormat wanted = format == "binary"  ? VectorFormat::binary
+                              : format == "text"  ? VectorFormat::text
                               : format == "glove" ? VectorFormat::glove
                                                   : vector_format(path);
   write_vectors(path, held_at(L).vectors, wanted);
@@ -205,7 +208,8 @@ int vectors_similarity(lua_State* L) {
 int vectors_nearest(lua_State* L) {
   const WordVectors& vectors = held_at(L).vectors;
   const Tensor query = to_tensor(cast(contiguous(check_array(L, 2)), Dtype::f32));
-  const std::vector<Neighbour> found = vectors.nearest({query.data<float>(), static_cast<size_t>(query.elements())}, luaL_checkinteger(L, 3), list_at(L, 4));
+  const std::vector<Neighbour> found =
+      vectors.nearest({query.data<float>(), static_cast<size_t>(query.elements())}, luaL_checkinteger(L, 3), list_at(L, 4));
   lua_createtable(L, static_cast<int>(found.size()), 0);
   lua_createtable(L, static_cast<int>(found.size()), 0);
   for (size_t i = 0; i < found.size(); ++i) {
@@ -241,22 +245,14 @@ int vectors_options(lua_State* L) {
 }  // namespace
 
 void add_vector_functions(lua_State* L) {
-  static const luaL_Reg kFunctions[] = {{"vectors_train", report<vectors_train>},
-                                        {"vectors_documents", report<vectors_documents>},
-                                        {"vectors_infer", report<vectors_infer>},
-                                        {"vectors_open", report<vectors_open>},
-                                        {"vectors_save", report<vectors_save>},
-                                        {"vectors_about", report<vectors_about>},
-                                        {"vectors_names", report<vectors_names>},
-                                        {"vectors_number", report<vectors_number>},
-                                        {"vectors_matrix", report<vectors_matrix>},
-                                        {"vectors_vector", report<vectors_vector>},
-                                        {"vectors_mean", report<vectors_mean>},
-                                        {"vectors_similarity", report<vectors_similarity>},
-                                        {"vectors_nearest", report<vectors_nearest>},
-                                        {"vectors_scores", report<vectors_scores>},
-                                        {"vectors_options", report<vectors_options>},
-                                        {nullptr, nullptr}};
+  static const luaL_Reg kFunctions[] = {{"vectors_train", report<vectors_train>},     {"vectors_documents", report<vectors_documents>},
+                                        {"vectors_infer", report<vectors_infer>},     {"vectors_open", report<vectors_open>},
+                                        {"vectors_save", report<vectors_save>},       {"vectors_about", report<vectors_about>},
+                                        {"vectors_names", report<vectors_names>},     {"vectors_number", report<vectors_number>},
+                                        {"vectors_matrix", report<vectors_matrix>},   {"vectors_vector", report<vectors_vector>},
+                                        {"vectors_mean", report<vectors_mean>},       {"vectors_similarity", report<vectors_similarity>},
+                                        {"vectors_nearest", report<vectors_nearest>}, {"vectors_scores", report<vectors_scores>},
+                                        {"vectors_options", report<vectors_options>}, {nullptr, nullptr}};
   luaL_register(L, nullptr, kFunctions);
 }
 

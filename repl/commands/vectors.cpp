@@ -40,9 +40,10 @@ void declare_training(CLI::App& app) {
 }
 
 void declare(CLI::App& app) {
-  app.add_option("action", options.action,
-                 "train TEXT... --out VECTORS; nearest VECTORS WORD...: the words most like these; analogy VECTORS A B C: what is to C as B is "
-                 "to A; similarity VECTORS A B; evaluate VECTORS FILE...: pairs with what people said, or analogies; convert VECTORS OUT")
+  app.add_option(
+         "action", options.action,
+         "train TEXT... --out VECTORS; nearest VECTORS WORD...: the words most like these; analogy VECTORS A B C: what is to C as B is "
+         "to A; similarity VECTORS A B; evaluate VECTORS FILE...: pairs with what people said, or analogies; convert VECTORS OUT")
       ->required()
       ->check(CLI::IsMember({"train", "nearest", "analogy", "similarity", "evaluate", "convert"}));
   app.add_option("arguments", options.arguments, "files and words, as the action takes them")->required();
@@ -103,10 +104,13 @@ int train() {
   const VectorOptions wanted = vector_options(options.given, "vectors train");
   const VectorFormat format = format_for(options.out), of_documents = options.documents.empty() ? format : format_for(options.documents);
   if (!options.documents.empty() && !wanted.has_labels())
-    throw Error(ErrorKind::usage, {.where = "perigee vectors train", .what = "files have no vectors with this model", .expected = "--model dbow or --model dm"});
+    throw Error(
+        ErrorKind::usage,
+        {.where = "perigee vectors train", .what = "files have no vectors with this model", .expected = "--model dbow or --model dm"});
   watch_signals("\nstopping; the vectors so far are written\n");
   Shown shown;
-  const TrainedVectors trained(wanted, [&](const VectorProgress& now) { shown(now); }, &stop_requested());
+  const TrainedVectors trained(
+      wanted, [&](const VectorProgress& now) { shown(now); }, &stop_requested());
   write_vectors(options.out, trained.words(), format);
   if (!options.documents.empty()) write_vectors(options.documents, trained.documents(), of_documents);
   std::fprintf(stderr, "%s: %lld vectors of %lld numbers%s\n", options.out.c_str(), static_cast<long long>(trained.words().size()),

@@ -71,14 +71,16 @@ int32_t ElementTable::find(std::string_view name) const {
 }
 
 size_t ElementTable::bytes() const {
-  return bytes_.capacity() + begins_.capacity() * sizeof(uint64_t) + counts_.capacity() * sizeof(int64_t) + slots_.capacity() * sizeof(Slot);
+  return bytes_.capacity() + begins_.capacity() * sizeof(uint64_t) + counts_.capacity() * sizeof(int64_t) +
+         slots_.capacity() * sizeof(Slot);
 }
 
 ElementTable ElementTable::ranked(int64_t least, int64_t most) const {
   std::vector<int32_t> order;
   for (int64_t number = 0; number < size(); ++number)
     if (count(number) >= least) order.push_back(static_cast<int32_t>(number));
-  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return count(a) != count(b) ? count(a) > count(b) : name(a) < name(b); });
+  std::sort(order.begin(), order.end(),
+            [&](int32_t a, int32_t b) { return count(a) != count(b) ? count(a) > count(b) : name(a) < name(b); });
   if (static_cast<int64_t>(order.size()) > most) order.resize(static_cast<size_t>(most));
   ElementTable table;
   for (const int32_t number : order) table.add(name(number), count(number));

@@ -38,7 +38,10 @@ class Reader {
   }
   size_t left() const { return bytes_.size() - at_; }
   [[noreturn]] void fail(std::string what, std::string got = "", std::string expected = "") const {
-    throw Error(ErrorKind::data, {.where = where_ + ": byte " + std::to_string(at_), .what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
+    throw Error(ErrorKind::data, {.where = where_ + ": byte " + std::to_string(at_),
+                                  .what = std::move(what),
+                                  .got = std::move(got),
+                                  .expected = std::move(expected)});
   }
 
  private:
@@ -60,7 +63,8 @@ Head read_head(Reader& reader) {
   reader.read<double>();  // t
   Head head{.numbers = arguments[0], .buckets = arguments[8], .least = arguments[9], .longest = arguments[10]};
   if (head.numbers < 1 || head.numbers > kMaxNumbers || head.buckets < 0 || head.buckets > kMaxWords || head.least < 0 || head.longest > 64)
-    reader.fail("the head has a size that cannot be", std::to_string(head.numbers) + " numbers, " + std::to_string(head.buckets) + " buckets");
+    reader.fail("the head has a size that cannot be",
+                std::to_string(head.numbers) + " numbers, " + std::to_string(head.buckets) + " buckets");
   const auto size = reader.read<int32_t>();
   head.words = reader.read<int32_t>();
   const auto labels = reader.read<int32_t>();
@@ -82,7 +86,8 @@ WordVectors parse_fasttext(std::span<const std::byte> bytes, const std::string& 
   Reader reader(bytes, where);
   const Head head = read_head(reader);
   reader.read<int64_t>();  // words of the text
-  if (const auto pruned = reader.read<int64_t>(); pruned > 0) reader.fail("the subwords were pruned", std::to_string(pruned), "a model that was not quantised");
+  if (const auto pruned = reader.read<int64_t>(); pruned > 0)
+    reader.fail("the subwords were pruned", std::to_string(pruned), "a model that was not quantised");
   ElementTable names;
   for (int64_t i = 0; i < head.words; ++i) {
     const std::string_view name = reader.name();
@@ -111,7 +116,8 @@ WordVectors parse_fasttext(std::span<const std::byte> bytes, const std::string& 
   for (int64_t i = 0; i < head.words; ++i) {
     if (names.name(i) == "</s>") continue;  // the end of a line has no subwords
     parts = {values.row(i)};
-    each_subword(names.name(i), head.least, head.longest, [&](std::string_view part) { parts.push_back(subwords.row(subword_bucket(part, head.buckets))); });
+    each_subword(names.name(i), head.least, head.longest,
+                 [&](std::string_view part) { parts.push_back(subwords.row(subword_bucket(part, head.buckets))); });
     loops.sum(parts.data(), static_cast<int64_t>(parts.size()), values.width, 1 / static_cast<float>(parts.size()), values.row(i));
   }
   WordVectors vectors(std::move(names), values.slice(0, head.words));

@@ -46,7 +46,9 @@ class PairSums {
   }
   void grow() {
     if (used_ > kMostPairs)
-      throw Error(ErrorKind::resources, {.what = "too many different words stand near each other", .expected = "at most 2^30 pairs", .hint = "raise min_count, or set max_words"});
+      throw Error(ErrorKind::resources, {.what = "too many different words stand near each other",
+                                         .expected = "at most 2^30 pairs",
+                                         .hint = "raise min_count, or set max_words"});
     std::vector<Slot> old(std::max<size_t>(1024, slots_.size() * 2));
     old.swap(slots_);
     for (const Slot& slot : old)
@@ -62,7 +64,8 @@ void count_part(const SequenceBlock& block, int64_t window, PairSums& sums) {
     for (size_t i = 1; i < sequence.size(); ++i)
       for (size_t distance = 1; distance <= std::min<size_t>(i, static_cast<size_t>(window)); ++distance) {
         const auto a = static_cast<uint64_t>(sequence[i]), b = static_cast<uint64_t>(sequence[i - distance]);
-        sums.add(std::min(a, b) << 32 | std::max(a, b), (a == b ? 2 : 1) / static_cast<float>(distance));  // an element is near itself twice
+        sums.add(std::min(a, b) << 32 | std::max(a, b),
+                 (a == b ? 2 : 1) / static_cast<float>(distance));  // an element is near itself twice
       }
   }
 }
@@ -87,7 +90,9 @@ std::vector<Together> count_together(const Sequences& sequences, int64_t window,
     all[i].clear();
   }
   pairs.reserve(all[0].size());
-  all[0].each([&](uint64_t key, float weight) { pairs.push_back({static_cast<int32_t>(key >> 32), static_cast<int32_t>(key & 0xFFFFFFFF), weight}); });
+  all[0].each([&](uint64_t key, float weight) {
+    pairs.push_back({static_cast<int32_t>(key >> 32), static_cast<int32_t>(key & 0xFFFFFFFF), weight});
+  });
   all[0].clear();
   std::sort(pairs.begin(), pairs.end(), [](const Together& x, const Together& y) { return x.a != y.a ? x.a < y.a : x.b < y.b; });
   return pairs;

@@ -29,9 +29,7 @@ class WalkSequences final : public Sequences {
   WalkSequences(const WalkedGraph& graph, const WalkRules& rules)
       : graph_(graph), rules_(rules), most_(std::max({1.0, 1 / rules.back, 1 / rules.out})) {}
   int64_t parts() const override { return (graph_.nodes().size() * rules_.walks + kPartNodes - 1) / kPartNodes; }
-  int64_t before(int64_t part) const override {
-    return std::min(part * kPartNodes, graph_.nodes().size() * rules_.walks) * rules_.length;
-  }
+  int64_t before(int64_t part) const override { return std::min(part * kPartNodes, graph_.nodes().size() * rules_.walks) * rules_.length; }
 
   // Round after round over the nodes, each round in an order of its own.
   void read(int64_t part, uint64_t epoch, SequenceBlock& block) const override {
@@ -171,6 +169,8 @@ bool WalkedGraph::joined(int32_t from, int32_t to) const {
   return std::binary_search(targets.begin(), targets.end(), to);
 }
 
-std::unique_ptr<Sequences> walk_sequences(const WalkedGraph& graph, const WalkRules& rules) { return std::make_unique<WalkSequences>(graph, rules); }
+std::unique_ptr<Sequences> walk_sequences(const WalkedGraph& graph, const WalkRules& rules) {
+  return std::make_unique<WalkSequences>(graph, rules);
+}
 
 }  // namespace perigee

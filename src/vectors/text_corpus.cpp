@@ -66,7 +66,8 @@ TextCorpus::TextCorpus(std::string_view text, const std::string& where, WordForm
 
 void TextCorpus::add_text(std::string where, std::string_view text) {
   if (documents_.size() == kMaxDocuments)
-    throw Error(ErrorKind::resources, {.where = where, .what = "there are too many files", .expected = "at most " + std::to_string(kMaxDocuments)});
+    throw Error(ErrorKind::resources,
+                {.where = where, .what = "there are too many files", .expected = "at most " + std::to_string(kMaxDocuments)});
   bytes_ += text.size();
   documents_.push_back({std::move(where), text});
 }
@@ -99,7 +100,8 @@ void TextCorpus::add_path(const std::string& path, int depth) {
       if (deeper || (entry.file && (is_text_name(entry.name) || is_archive(entry.name)))) add_path(path + "/" + entry.name, depth + 1);
     }
     if (depth == 0 && documents_.size() == before)
-      throw Error(ErrorKind::data, {.where = path, .what = "the folder has no texts", .expected = "files whose names end in .txt or .text"});
+      throw Error(ErrorKind::data,
+                  {.where = path, .what = "the folder has no texts", .expected = "files whose names end in .txt or .text"});
     return;
   }
   expect_there(path);
@@ -180,7 +182,8 @@ void SentenceReader::plain_words(std::string_view line, std::vector<std::string_
     const size_t begin = at;
     for (; at < line.size() && at - begin < kMaxWordBytes; ++at) {
       char c = letter(at);
-      const bool joins = c == 0 && line[at] == '\'' && at > begin && at + 1 < line.size() && letter(at + 1) != 0 && at + 2 - begin <= kMaxWordBytes;
+      const bool joins =
+          c == 0 && line[at] == '\'' && at > begin && at + 1 < line.size() && letter(at + 1) != 0 && at + 2 - begin <= kMaxWordBytes;
       if (joins) c = '\'';
       if (c == 0) break;
       lowered_[at] = c;

@@ -56,7 +56,8 @@ void TrainedVectors::train(const Sequences& sequences, ElementTable labels, cons
   training_->finish();
   const VectorRows& rows = training_->inputs();
   words_ = WordVectors(elements_, rows.slice(0, words));
-  if (training_->has_subwords()) words_.set_subwords(rows.slice(words + documents, rows.rows), options_.least_subword, options_.longest_subword);
+  if (training_->has_subwords())
+    words_.set_subwords(rows.slice(words + documents, rows.rows), options_.least_subword, options_.longest_subword);
   if (documents > 0) documents_ = WordVectors(std::move(labels), rows.slice(words, words + documents));
   else training_.reset();
 }

@@ -119,7 +119,8 @@ WordVectors parse_text(std::string_view text, const Head& head, const std::strin
   check_numbers(numbers, where);
   const uint64_t lines = lines_from(text, head.bytes);
   if (lines > text.size() / (2 * numbers) + 1 || (head.bytes > 0 && head.rows > lines))
-    fail(where, "the file is cut short", std::to_string(lines) + " lines", std::to_string(head.bytes > 0 ? head.rows : lines) + " vectors of " + std::to_string(numbers) + " numbers");
+    fail(where, "the file is cut short", std::to_string(lines) + " lines",
+         std::to_string(head.bytes > 0 ? head.rows : lines) + " vectors of " + std::to_string(numbers) + " numbers");
   Collected found(head.bytes > 0 ? head.rows : lines, numbers);
   size_t at = head.bytes;
   for (uint64_t row = 0, number = head.bytes > 0 ? 2 : 1; at < text.size() && (head.bytes == 0 || row < head.rows); ++number) {
@@ -129,10 +130,12 @@ WordVectors parse_text(std::string_view text, const Head& head, const std::strin
     float* const values = found.next();
     for (uint64_t i = numbers; i-- > 0;)
       if (const std::string_view field = take_last(line); !number_of(field, values[i]))
-        fail(at_line(where, number), "a vector has a number that is none, or too few", "'" + std::string(field.substr(0, 40)) + "'", std::to_string(numbers) + " numbers behind the name");
+        fail(at_line(where, number), "a vector has a number that is none, or too few", "'" + std::string(field.substr(0, 40)) + "'",
+             std::to_string(numbers) + " numbers behind the name");
     while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
     line = trimmed(line);
-    if (line.empty() || line.size() > kLongestName) fail(at_line(where, number), "a vector has no name", "", "a name and " + std::to_string(numbers) + " numbers");
+    if (line.empty() || line.size() > kLongestName)
+      fail(at_line(where, number), "a vector has no name", "", "a name and " + std::to_string(numbers) + " numbers");
     found.take(decoded_name(line, where));
     ++row;
   }
@@ -143,7 +146,8 @@ WordVectors parse_binary(std::string_view text, const Head& head, const std::str
   check_numbers(head.numbers, where);
   const uint64_t row_bytes = head.numbers * sizeof(float), rest = text.size() - head.bytes;
   if (head.rows > rest / (row_bytes + 1))
-    fail(where, "the file is cut short", std::to_string(text.size()) + " bytes", std::to_string(head.rows) + " vectors of " + std::to_string(head.numbers) + " numbers");
+    fail(where, "the file is cut short", std::to_string(text.size()) + " bytes",
+         std::to_string(head.rows) + " vectors of " + std::to_string(head.numbers) + " numbers");
   Collected found(head.rows, head.numbers);
   size_t at = head.bytes;
   for (uint64_t row = 0; row < head.rows; ++row) {
@@ -192,7 +196,9 @@ WordVectors with_counts(const WordVectors& vectors, std::string_view lines, cons
 
 WordVectors parse_archive(std::span<const std::byte> bytes, const std::string& where) {
   const std::vector<ZipEntry> entries = zip_entries(bytes, where);
-  const auto named = [&](std::string_view name) { return std::find_if(entries.begin(), entries.end(), [&](const ZipEntry& e) { return e.name == name; }); };
+  const auto named = [&](std::string_view name) {
+    return std::find_if(entries.begin(), entries.end(), [&](const ZipEntry& e) { return e.name == name; });
+  };
   const auto rows = named("syn0.txt");
   if (rows == entries.end() && entries.size() != 1)
     fail(where, "the archive has no vectors", std::to_string(entries.size()) + " files", "syn0.txt of Deeplearning4j, or one file alone");
@@ -242,7 +248,8 @@ void write_vectors(const std::string& path, const WordVectors& vectors, VectorFo
   for (int64_t row = 0; row < vectors.size(); ++row) {
     const float* values = vectors.rows().row(row);
     std::string name(vectors.names().name(row));
-    std::replace_if(name.begin(), name.end(), [](char c) { return c == ' ' || c == '\n'; }, '_');  // both end a name in these formats
+    std::replace_if(
+        name.begin(), name.end(), [](char c) { return c == ' ' || c == '\n'; }, '_');  // both end a name in these formats
     text.append(name);
     if (format == VectorFormat::binary) {
       text.push_back(' ');

@@ -7,7 +7,7 @@ namespace perigee {
 
 struct VectorRows {
   VectorRows() = default;
-  VectorRows(int64_t rows, int64_t size);  // zeros; Error(resources) where there is no memory for them
+  VectorRows(int64_t rows, int64_t size);              // zeros; Error(resources) where there is no memory for them
   VectorRows slice(int64_t begin, int64_t end) const;  // shares the memory
   float* row(int64_t i) const { return values.data<float>() + i * width; }
 

@@ -90,9 +90,13 @@ Json pair_scores(const WordVectors& vectors, std::string_view text, const std::s
   int64_t unknown = 0;
   each_line(text, [&](const std::vector<std::string_view>& fields, int64_t line) {
     double number = 0;
-    const bool fits = fields.size() == 3 && std::from_chars(fields[2].data(), fields[2].data() + fields[2].size(), number).ec == std::errc() && std::isfinite(number);
+    const bool fits = fields.size() == 3 &&
+                      std::from_chars(fields[2].data(), fields[2].data() + fields[2].size(), number).ec == std::errc() &&
+                      std::isfinite(number);
     if (!fits)
-      throw Error(ErrorKind::data, {.where = where + ":" + std::to_string(line), .what = "the line is no pair of words with a number", .expected = "such as: tiger cat 7.35"});
+      throw Error(ErrorKind::data, {.where = where + ":" + std::to_string(line),
+                                    .what = "the line is no pair of words with a number",
+                                    .expected = "such as: tiger cat 7.35"});
     const int32_t a = known(vectors, fields[0], where), b = known(vectors, fields[1], where);
     if (a < 0 || b < 0) {
       ++unknown;
@@ -121,7 +125,10 @@ Json analogy_scores(const WordVectors& vectors, std::string_view text, const std
       return;
     }
     if (fields.size() != 4)
-      throw Error(ErrorKind::data, {.where = where + ":" + std::to_string(line), .what = "the line is no question", .got = std::to_string(fields.size()) + " words", .expected = "four words, such as: Athens Greece Oslo Norway"});
+      throw Error(ErrorKind::data, {.where = where + ":" + std::to_string(line),
+                                    .what = "the line is no question",
+                                    .got = std::to_string(fields.size()) + " words",
+                                    .expected = "four words, such as: Athens Greece Oslo Norway"});
     if (sections.empty()) sections.push_back({.name = "questions"});
     Question question{.words = {}, .section = sections.size() - 1};
     bool all = true;

@@ -115,7 +115,9 @@ void VectorWorker::collect(const PairWindow& window) {
   gather(window, joined_.data());
   run(window, changes, changes + moving * width_);
   for (int64_t i = 0; i < window.input_count; ++i)
-    training_.each_row(window.inputs[i], [&](int64_t row) { changes_.push_back({row, begin + static_cast<size_t>((joins ? 0 : i) * width_)}); });
+    training_.each_row(window.inputs[i], [&](int64_t row) {
+      changes_.push_back({row, begin + static_cast<size_t>((joins ? 0 : i) * width_)});
+    });
   for (int64_t i = 0; i < window.output_count; ++i)
     changes_.push_back({training_.inputs_.rows + window.outputs[i], begin + static_cast<size_t>((moving + i) * width_)});
 }
@@ -145,7 +147,8 @@ void VectorWorker::infer(float* row) {
     parts_.clear();
     for (int64_t i = 0; i < window->input_count; ++i)
       if (window->inputs[i] == document) parts_.push_back(row);
-      else if (options_.joins_inputs()) training_.each_row(window->inputs[i], [&](int64_t own) { parts_.push_back(training_.inputs_.row(own)); });
+      else if (options_.joins_inputs())
+        training_.each_row(window->inputs[i], [&](int64_t own) { parts_.push_back(training_.inputs_.row(own)); });
     loops_.sum(parts_.data(), static_cast<int64_t>(parts_.size()), width_,
                options_.joins_inputs() && options_.mean ? 1 / static_cast<float>(parts_.size()) : 1, joined_.data());
     input_rows_[0] = joined_.data();

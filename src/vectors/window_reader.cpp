@@ -22,7 +22,8 @@ bool WindowReader::next_sequence() {
   }
   const std::span<const int32_t> whole = block_.sequence(sequence_);
   label_ = block_.labels.empty() ? -1 : block_.labels[sequence_];
-  const double share = static_cast<double>(block_.ends[sequence_] - whole.size()) / static_cast<double>(std::max<size_t>(1, block_.elements.size()));
+  const double share =
+      static_cast<double>(block_.ends[sequence_] - whole.size()) / static_cast<double>(std::max<size_t>(1, block_.elements.size()));
   const double progress = (part_begin_ + share * part_size_) / all_;
   rate_ = static_cast<float>(std::max(rules_.options.min_lr, rules_.options.lr - (rules_.options.lr - rules_.options.min_lr) * progress));
   kept_.clear();

@@ -22,7 +22,9 @@ float scale_of(const float* row, int64_t width) {
   return sum > 0 ? static_cast<float>(1 / std::sqrt(sum)) : 0;
 }
 
-bool is_better(const Neighbour& a, const Neighbour& b) { return a.similarity != b.similarity ? a.similarity > b.similarity : a.number < b.number; }
+bool is_better(const Neighbour& a, const Neighbour& b) {
+  return a.similarity != b.similarity ? a.similarity > b.similarity : a.number < b.number;
+}
 
 }  // namespace
 
@@ -41,7 +43,8 @@ void WordVectors::set_subwords(VectorRows subwords, int64_t least, int64_t longe
 }
 
 void WordVectors::fail_unknown(std::string_view name) const {
-  throw Error(ErrorKind::data, {.what = "there is no vector of '" + std::string(name) + "'", .hint = nearest_hint(name, names_->nearest_names(name))});
+  throw Error(ErrorKind::data,
+              {.what = "there is no vector of '" + std::string(name) + "'", .hint = nearest_hint(name, names_->nearest_names(name))});
 }
 
 int64_t WordVectors::number_of(std::string_view name) const {
@@ -55,10 +58,12 @@ std::vector<float> WordVectors::vector(std::string_view name) const {
   if (number >= 0) return {rows_.row(number), rows_.row(number) + rows_.size};
   if (subwords_.rows == 0) fail_unknown(name);
   std::vector<const float*> parts;
-  each_subword(name, least_, longest_, [&](std::string_view part) { parts.push_back(subwords_.row(subword_bucket(part, subwords_.rows))); });
+  each_subword(name, least_, longest_,
+               [&](std::string_view part) { parts.push_back(subwords_.row(subword_bucket(part, subwords_.rows))); });
   if (parts.empty()) fail_unknown(name);
   std::vector<float> sum(static_cast<size_t>(subwords_.width));
-  pair_loops(host_isa()).sum(parts.data(), static_cast<int64_t>(parts.size()), subwords_.width, 1 / static_cast<float>(parts.size()), sum.data());
+  pair_loops(host_isa())
+      .sum(parts.data(), static_cast<int64_t>(parts.size()), subwords_.width, 1 / static_cast<float>(parts.size()), sum.data());
   sum.resize(static_cast<size_t>(rows_.size));
   return sum;
 }
@@ -90,7 +95,9 @@ double WordVectors::similarity(std::string_view a, std::string_view b) const {
 
 std::vector<Neighbour> WordVectors::nearest(std::span<const float> query, int64_t count, const std::vector<std::string>& except) const {
   if (static_cast<int64_t>(query.size()) != rows_.size)
-    throw Error(ErrorKind::usage, {.what = "the vector has another length than those here", .got = std::to_string(query.size()), .expected = std::to_string(rows_.size)});
+    throw Error(ErrorKind::usage, {.what = "the vector has another length than those here",
+                                   .got = std::to_string(query.size()),
+                                   .expected = std::to_string(rows_.size)});
   std::vector<float> wide(static_cast<size_t>(rows_.width)), products(static_cast<size_t>(rows_.rows));
   std::copy(query.begin(), query.end(), wide.begin());
   const float scale = scale_of(wide.data(), rows_.width);

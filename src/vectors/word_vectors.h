@@ -29,7 +29,7 @@ class WordVectors {
   const ElementTable& names() const { return *names_; }
   const VectorRows& rows() const { return rows_; }
   int64_t size() const { return names_->size(); }  // how many there are
-  int64_t numbers() const { return rows_.size; }  // of a vector
+  int64_t numbers() const { return rows_.size; }   // of a vector
 
   bool has(std::string_view name) const { return names_->find(name) >= 0; }
   // Error(data), with the nearest names, for one that has no vector.

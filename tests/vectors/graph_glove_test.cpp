@@ -98,7 +98,8 @@ TEST(WalkedGraph, DeepWalkFindsTheGroupsOfABlockModel) {
   std::string edges;
   for (int i = 0; i < 100; ++i)
     for (int k = 0; k < i; ++k)
-      if (static_cast<double>(random()) / 4294967296.0 < (i / 25 == k / 25 ? 0.3 : 0.02)) edges += std::to_string(i) + " " + std::to_string(k) + "\n";
+      if (static_cast<double>(random()) / 4294967296.0 < (i / 25 == k / 25 ? 0.3 : 0.02))
+        edges += std::to_string(i) + " " + std::to_string(k) + "\n";
   const std::string path = testing::TempDir() + "perigee_graph.txt";
   write_file(path, as_bytes(edges));
   Json given = Json::parse(R"({"graph": true, "size": 16, "threads": 1, "walks": 10, "walk_length": 40, "epochs": 3})", "options");

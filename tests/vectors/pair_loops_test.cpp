@@ -35,7 +35,13 @@ void check_step(const PairLoops& loops, const Case& c) {
   std::vector<float> labels(static_cast<size_t>(c.outputs)), scratch(static_cast<size_t>(pair_scratch(c.inputs, c.outputs, c.width)));
   std::vector<float> in_changes(x.size()), out_changes(w.size());
   for (size_t n = 0; n < labels.size(); ++n) labels[n] = n % 3 == 0;
-  PairStep step{.inputs = in.rows.data(), .input_count = c.inputs, .outputs = out.rows.data(), .output_count = c.outputs, .labels = labels.data(), .rate = 0.1f, .width = c.width};
+  PairStep step{.inputs = in.rows.data(),
+                .input_count = c.inputs,
+                .outputs = out.rows.data(),
+                .output_count = c.outputs,
+                .labels = labels.data(),
+                .rate = 0.1f,
+                .width = c.width};
   if (c.apart) step.input_changes = in_changes.data(), step.output_changes = out_changes.data();
   const float loss = loops.step(step, true, scratch.data());
   std::vector<double> dx(x.size()), dw(w.size());
@@ -52,7 +58,8 @@ void check_step(const PairLoops& loops, const Case& c) {
     }
   EXPECT_NEAR(loss, wanted, 1e-5 * wanted) << name;
   for (size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(c.apart ? in_changes[i] : in.values[i] - x[i], dx[i], 2e-6) << name << " input " << i;
-  for (size_t i = 0; i < w.size(); ++i) ASSERT_NEAR(c.apart ? out_changes[i] : out.values[i] - w[i], dw[i], 2e-6) << name << " output " << i;
+  for (size_t i = 0; i < w.size(); ++i)
+    ASSERT_NEAR(c.apart ? out_changes[i] : out.values[i] - w[i], dw[i], 2e-6) << name << " output " << i;
 }
 
 TEST(PairLoops, AStepIsTheFormulas) {
@@ -73,7 +80,13 @@ TEST(PairLoops, ARowThatIsThereTwiceMovesTwice) {
       const std::vector<float> before = in.values;
       float* const twice[] = {in.rows[0], in.rows[0]};
       std::vector<float> labels(static_cast<size_t>(outputs)), scratch(static_cast<size_t>(pair_scratch(2, outputs, 8)));
-      const PairStep step{.inputs = twice, .input_count = 2, .outputs = out.rows.data(), .output_count = outputs, .labels = labels.data(), .rate = 1e-3f, .width = 8};
+      const PairStep step{.inputs = twice,
+                          .input_count = 2,
+                          .outputs = out.rows.data(),
+                          .output_count = outputs,
+                          .labels = labels.data(),
+                          .rate = 1e-3f,
+                          .width = 8};
       std::vector<double> wanted(8);
       for (int64_t n = 0; n < outputs; ++n) {
         double z = 0;

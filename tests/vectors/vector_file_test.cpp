@@ -63,9 +63,11 @@ TEST(VectorFile, TheSameInTextAndBinary) {
   const WordVectors google = read_vectors(sample("word2vecserialization/google_news_30.txt"));
   EXPECT_EQ(google.numbers(), 300);
   expect_equal(google, read_vectors(sample("word2vecserialization/google_news_30.bin.gz")), 1e-6f);
-  expect_equal(read_vectors(sample("word2vecserialization/raw_sentence_word2vec.txt")), read_vectors(sample("word2vecserialization/raw_sentence_word2vec.bin.gz")), 1e-6f);
+  expect_equal(read_vectors(sample("word2vecserialization/raw_sentence_word2vec.txt")),
+               read_vectors(sample("word2vecserialization/raw_sentence_word2vec.bin.gz")), 1e-6f);
   // The first 99 lines of a file of a million.
-  for (const char* name : {"fast_text.vec", "fast_text.vec.gz", "fast_text.vec.zip"}) EXPECT_THROW(read_vectors(sample(std::string("word2vecserialization/") + name)), Error);
+  for (const char* name : {"fast_text.vec", "fast_text.vec.gz", "fast_text.vec.zip"})
+    EXPECT_THROW(read_vectors(sample(std::string("word2vecserialization/") + name)), Error);
 }
 
 TEST(VectorFile, GloVesTextHasNoHead) {
@@ -95,7 +97,8 @@ TEST(VectorFile, WhatIsWrittenIsRead) {
     for (int64_t k = 0; k < 7; ++k) rows.row(i)[k] = draw(random);
   }
   const WordVectors vectors(std::move(names), rows);
-  for (const auto& [name, format] : {std::pair("a.bin", VectorFormat::binary), {"a.txt", VectorFormat::text}, {"a.vec", VectorFormat::glove}}) {
+  for (const auto& [name, format] :
+       {std::pair("a.bin", VectorFormat::binary), {"a.txt", VectorFormat::text}, {"a.vec", VectorFormat::glove}}) {
     const std::string path = testing::TempDir() + name;
     write_vectors(path, vectors, format);
     expect_equal(read_vectors(path), vectors, 0);
@@ -116,7 +119,8 @@ TEST(VectorFile, Deeplearning4jsArchive) {
 
 TEST(VectorFile, DamageIsNamed) {
   EXPECT_EQ(problem("2 2\na 1 2\n"), "v: the file is cut short; got 1 lines, expected 2 vectors of 2 numbers");
-  EXPECT_EQ(problem("2 2\na 1 2\nb 1 x\n"), "v:3: a vector has a number that is none, or too few; got 'x', expected 2 numbers behind the name");
+  EXPECT_EQ(problem("2 2\na 1 2\nb 1 x\n"),
+            "v:3: a vector has a number that is none, or too few; got 'x', expected 2 numbers behind the name");
   EXPECT_EQ(problem("1 2\na 1 2\n"), "");
   EXPECT_NE(problem("a 1 2\nb 1\n").find("v:2: a vector has"), std::string::npos);
   EXPECT_NE(problem("2 2\na 1 2\n 1 2\n").find("v:3: a vector has no name"), std::string::npos);
@@ -183,7 +187,8 @@ TEST(WordVectors, NeighboursAndAnalogies) {
 // The numbers are those of scipy.stats.spearmanr and pearsonr.
 TEST(VectorTests, CorrelationsAreSciPys) {
   const WordVectors vectors = parsed(kPlane);
-  const Json scores = vector_scores(vectors, "# comment\nright\tup\t3\nRight left 1\nright upright 3\nright far 9\nup far 2.5\nup nothing 4\n", "pairs", 1);
+  const Json scores =
+      vector_scores(vectors, "# comment\nright\tup\t3\nRight left 1\nright upright 3\nright far 9\nup far 2.5\nup nothing 4\n", "pairs", 1);
   EXPECT_NEAR(scores.find("spearman")->as_number(), 0.8207826816681233, 1e-9);
   EXPECT_NEAR(scores.find("pearson")->as_number(), 0.7772892204779214, 1e-6);
   EXPECT_EQ(scores.find("pairs")->as_int(), 5);

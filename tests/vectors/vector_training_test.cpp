@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <queue>
 #include <optional>
+#include <queue>
 #include <random>
 #include <set>
 
@@ -41,12 +41,15 @@ TEST(TextCorpus, WordsAreRunsOfLettersAndSentencesAreLines) {
   const std::string text = "Don't stop -- it's 3.5!\n\n Été Übung \xe2\x80\x99tis\nx'\n";
   EXPECT_EQ(text_of(TextCorpus(text, "text", {})), "don't stop it's 3 5 | été übung tis | x | ");
   EXPECT_EQ(text_of(TextCorpus(text, "text", {.lowercase = false})), "Don't stop it's 3 5 | Été Übung tis | x | ");
-  EXPECT_EQ(text_of(TextCorpus(text, "text", {.blanks = true, .lowercase = false})), "Don't stop -- it's 3.5! | Été Übung \xe2\x80\x99tis | x' | ");
+  EXPECT_EQ(text_of(TextCorpus(text, "text", {.blanks = true, .lowercase = false})),
+            "Don't stop -- it's 3.5! | Été Übung \xe2\x80\x99tis | x' | ");
   try {
     text_of(TextCorpus("fine\n\xff", "text", {}));
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "text: byte 5: the text is not UTF-8; got 0xff, expected text in UTF-8; iconv -f LATIN1 -t UTF-8 converts text in Latin-1");
+    EXPECT_STREQ(
+        error.what(),
+        "text: byte 5: the text is not UTF-8; got 0xff, expected text in UTF-8; iconv -f LATIN1 -t UTF-8 converts text in Latin-1");
   }
 }
 
@@ -98,7 +101,8 @@ TEST(TextCorpus, PartsHoldEverySentenceOnceAndThreadsCountAlike) {
     EXPECT_EQ(a.name(i), b.name(i));
     EXPECT_EQ(a.count(i), b.count(i));
   }
-  for (int64_t i = 1; i < a.size(); ++i) EXPECT_TRUE(a.count(i - 1) > a.count(i) || (a.count(i - 1) == a.count(i) && a.name(i - 1) < a.name(i)));
+  for (int64_t i = 1; i < a.size(); ++i)
+    EXPECT_TRUE(a.count(i - 1) > a.count(i) || (a.count(i - 1) == a.count(i) && a.name(i - 1) < a.name(i)));
 }
 
 ElementTable table_of(const std::vector<int64_t>& counts) {
@@ -222,8 +226,9 @@ TEST(VectorTraining, EveryModelSortsTopics) {
   const std::string text = topics(1, 3000);
   for (const char* model :
        {R"({"model": "skip_gram"})", R"({"model": "cbow", "lr": 0.1})", R"({"model": "skip_gram", "negative": 0, "hierarchical": true})",
-        R"({"model": "cbow", "negative": 3, "hierarchical": true, "lr": 0.1})", R"({"model": "cbow", "mean": false})", R"({"deterministic": true})",
-        R"({"model": "skip_gram", "least_subword": 2, "buckets": 1000})", R"({"model": "cbow", "deterministic": true, "lr": 0.1})"}) {
+        R"({"model": "cbow", "negative": 3, "hierarchical": true, "lr": 0.1})", R"({"model": "cbow", "mean": false})",
+        R"({"deterministic": true})", R"({"model": "skip_gram", "least_subword": 2, "buckets": 1000})",
+        R"({"model": "cbow", "deterministic": true, "lr": 0.1})"}) {
     Json given = Json::parse(model, "options");
     given.set("sample", 0), given.set("size", 16), given.set("threads", 2), given.set("epochs", 8);
     Trained trained(text, options_of(given.dump()));
@@ -236,7 +241,8 @@ TEST(VectorTraining, TheSameSeedAndThreadsGiveTheSameBits) {
   for (const char* threads : {R"("threads": 1)", R"("threads": 2, "deterministic": true)", R"("threads": 3, "deterministic": true)",
                               R"("threads": 2, "deterministic": true, "model": "cbow", "least_subword": 2, "buckets": 100)"}) {
     const std::string common = std::string(R"({"size": 20, "epochs": 2, )") + threads;
-    const std::vector<float> first = Trained(text, options_of(common + "}")).values(), second = Trained(text, options_of(common + "}")).values();
+    const std::vector<float> first = Trained(text, options_of(common + "}")).values(),
+                             second = Trained(text, options_of(common + "}")).values();
     EXPECT_EQ(first, second) << threads;
     EXPECT_NE(first, Trained(text, options_of(common + R"(, "seed": 2})")).values());
     for (const float value : first) ASSERT_TRUE(std::isfinite(value));
@@ -282,7 +288,8 @@ TEST(VectorTraining, DocumentsOfATopicLieTogether) {
     int right = 0;
     for (int64_t i = 0; i < 60; ++i) {
       const std::string name(trained.documents().names().name(i));
-      right += trained.documents().names().name(trained.documents().nearest(trained.documents().vector(name), 1, {name})[0].number)[0] == name[0];
+      right += trained.documents().names().name(trained.documents().nearest(trained.documents().vector(name), 1, {name})[0].number)[0] ==
+               name[0];
     }
     EXPECT_GE(right, 57) << model;
     std::string unseen;

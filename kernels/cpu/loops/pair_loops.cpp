@@ -71,7 +71,8 @@ void products_of(const PairStep& s, int64_t from, float* products) {
         a[n] += xv * w, b[n] += yv * w;
       }
     };
-    along(s.width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
+    along(
+        s.width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
     store_sums<N>(a, products + i * row + from);
     store_sums<N>(b, products + (i + 1) * row + from);
   }
@@ -83,7 +84,8 @@ void products_of(const PairStep& s, int64_t from, float* products) {
 #pragma GCC unroll 16
       for (int n = 0; n < N; ++n) a[n] += xv * load_at(o[n] + v, whole);
     };
-    along(s.width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
+    along(
+        s.width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
     store_sums<N>(a, products + i * row + from);
   }
 }
@@ -111,9 +113,11 @@ void changes_of(const PairStep& s, int64_t from, const float* factors, float* in
       store_at(kHeld ? input_changes + i * s.width + v : s.inputs[i] + v, y, whole);
     }
 #pragma GCC unroll 16
-    for (int n = 0; n < N; ++n) store_at(s.output_changes != nullptr ? s.output_changes + (from + n) * s.width + v : o[n] + v, moved[n], whole);
+    for (int n = 0; n < N; ++n)
+      store_at(s.output_changes != nullptr ? s.output_changes + (from + n) * s.width + v : o[n] + v, moved[n], whole);
   };
-  along(s.width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
+  along(
+      s.width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
 }
 
 template <int N = 1, class Call>
@@ -165,7 +169,8 @@ void add(float* const* rows, int64_t count, int64_t width, float factor, const f
     const Floats moved = load_at(change + v, whole) * factor;
     for (int64_t i = 0; i < count; ++i) store_at(rows[i] + v, load_at(rows[i] + v, whole) + moved, whole);
   };
-  along(width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
+  along(
+      width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
 }
 
 float step(const PairStep& s, bool wants_loss, float* scratch) {
@@ -190,7 +195,8 @@ void sum(const float* const* rows, int64_t count, int64_t width, float factor, f
     for (int64_t i = 0; i < count; ++i) total += load_at(rows[i] + v, whole);
     store_at(out + v, total * factor, whole);
   };
-  along(width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
+  along(
+      width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
 }
 
 void products(const float* rows, int64_t count, int64_t width, const float* query, float* out) {
@@ -203,13 +209,15 @@ void products(const float* rows, int64_t count, int64_t width, const float* quer
 #pragma GCC unroll 16
       for (int n = 0; n < 4; ++n) a[n] += q * load_at(r + n * width + v, whole);
     };
-    along(width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
+    along(
+        width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
     store_sums<4>(a, out + i);
   }
   for (; i < count; ++i) {
     Floats a = {};
-    along(width, [&](int64_t v) { a += load(query + v) * load(rows + i * width + v); },
-          [&](int64_t v) { a += load_at(query + v, false) * load_at(rows + i * width + v, false); });
+    along(
+        width, [&](int64_t v) { a += load(query + v) * load(rows + i * width + v); },
+        [&](int64_t v) { a += load_at(query + v, false) * load_at(rows + i * width + v, false); });
     out[i] = sum_lanes(a);
   }
 }
@@ -220,7 +228,8 @@ float distance(const float* a, const float* b, int64_t width) {
     const Floats d = load_at(a + v, whole) - load_at(b + v, whole);
     total += d * d;
   };
-  along(width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
+  along(
+      width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
   return sum_lanes(total);
 }
 
@@ -229,9 +238,9 @@ float distance(const float* a, const float* b, int64_t width) {
 
 extern const PairLoops PERIGEE_CONCAT(pair_loops, , PERIGEE_ISA);
 const PairLoops PERIGEE_CONCAT(pair_loops, , PERIGEE_ISA){.step = PERIGEE_CPU_NAMESPACE::step,
-                                                         .sum = PERIGEE_CPU_NAMESPACE::sum,
-                                                         .add = PERIGEE_CPU_NAMESPACE::add,
-                                                         .products = PERIGEE_CPU_NAMESPACE::products,
-                                                         .distance = PERIGEE_CPU_NAMESPACE::distance};
+                                                          .sum = PERIGEE_CPU_NAMESPACE::sum,
+                                                          .add = PERIGEE_CPU_NAMESPACE::add,
+                                                          .products = PERIGEE_CPU_NAMESPACE::products,
+                                                          .distance = PERIGEE_CPU_NAMESPACE::distance};
 
 }  // namespace perigee

@@ -7,12 +7,13 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"file"};
-constexpr Option kOptions[] = {
-    {"file", "file", nullptr, "vectors of words: of word2vec, GloVe, fastText or Deeplearning4j"},
-    {"words", "list of names", "the file's", "the word of each row, in order; one that has no vector begins with draws as small as the others"}};
+constexpr Option kOptions[] = {{"file", "file", nullptr, "vectors of words: of word2vec, GloVe, fastText or Deeplearning4j"},
+                               {"words", "list of names", "the file's",
+                                "the word of each row, in order; one that has no vector begins with draws as small as the others"}};
 
 [[noreturn]] void fail(const Config& options, std::string what, std::string got, std::string expected) {
-  throw Error(ErrorKind::model, {.where = options.where(), .what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
+  throw Error(ErrorKind::model,
+              {.where = options.where(), .what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
 
 // Rows without a vector are drawn evenly, with the mean square of those that have one.
