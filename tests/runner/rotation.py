@@ -32,7 +32,7 @@ ALWAYS = [*QUICK, "install", "mnist", "simulator"]
 # load the CUDA module of the host, whatever their folder.
 ASAN_FOLDERS = [
     ["cluster"],
-    ["api", "lua", "repl"],
+    ["api", "lua", "repl", "vectors"],
     ["data", "generate", "io", "net", "report", "text", "train"],
     ["core", "golden", "graph", "kernels", "nn", "optim"],
     ["cuda", "gpu"],
