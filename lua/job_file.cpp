@@ -4,6 +4,8 @@
 
 #include "lua/script.h"
 #include "src/core/error.h"
+#include "src/io/etcd.h"
+#include "src/io/yaml.h"
 #include "src/run/run_folder.h"
 
 namespace perigee {
@@ -40,7 +42,20 @@ void apply_settings(Job& job, const std::vector<std::string>& settings) {
   }
 }
 
+// A job that etcd keeps as text: JSON, or YAML. No script: what several people may write is not run.
+Job job_in_etcd(const std::string& path) {
+  const std::string text = text_in_etcd(path);
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  const bool json = begin != std::string::npos && text[begin] == '{';
+  return Job(json ? Json::parse(text, path) : parse_yaml(text, path), path, ".");
+}
+
 Job load_job(const std::string& path, const std::vector<std::string>& settings, const LuaOptions& options) {
+  if (is_etcd_address(path)) {
+    Job job = job_in_etcd(path);
+    apply_settings(job, settings);
+    return job;
+  }
   std::error_code status;
   std::string file = path;
   if (fs::is_directory(path, status)) {

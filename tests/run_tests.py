@@ -23,7 +23,7 @@
     stores     s3://, hdfs://, https:// and sftp:// with real servers, which it installs: tests/stores/stores_test.py
     alone      every C++ file compiles without precompiled headers and without its folder's other files
     planted    the simulator notices deliberate bugs
-    engines    Spark, Ray and Dask, which it installs from PyPI, and the files that `perigee submit` prints: tests/cluster/engines
+    engines    Spark, Ray, Dask and etcd, which it installs, and the files that `perigee submit` prints: tests/cluster/engines
     races      the CUDA kernels on the shim, with every access watched
   --everything runs all parts whole. accuracy of resnet20 is not here: tests/bench/accuracy.py measures it.
 

@@ -11,6 +11,7 @@
 
 #include "cluster/data/example_server.h"
 #include "cluster/launch/embedded_agent.h"
+#include "cluster/launch/etcd_lease.h"
 #include "cluster/launch/server_process.h"
 #include "cluster/membership/agent_client.h"
 #include "cluster/uv/uv_transport.h"
@@ -44,6 +45,11 @@ struct Launcher::Impl final : AgentClientEvents {
                                      .what = "cannot take over from a server, which is lost with this machine",
                                      .got = "averaging '" + session.job().policy.name + "'",
                                      .hint = "leave it out; `perigee train --resume` goes on from the last checkpoint"});
+    if (session.job().policy.served && !options.lease.empty())
+      throw Error(ErrorKind::usage, {.where = "--lease",
+                                     .what = "decides who goes on with the workers' parameters, but here a server holds them",
+                                     .got = "averaging '" + session.job().policy.name + "'",
+                                     .hint = "leave it out; `perigee train --resume` goes on from the last checkpoint"});
     if (options.record && !session.job().policy.served)
       throw Error(ErrorKind::usage, {.where = "--record",
                                      .what = "is for asynchronous policies, whose order of arrivals nothing else tells",
@@ -75,6 +81,7 @@ struct Launcher::Impl final : AgentClientEvents {
     coordinator_options.takes_over = !alone && session.continues_crashed_run();
     coordinator_options.recorded = options.record || file_exists(session.folder() + "/record.jsonl");
     session.check_plateau(coordinator_options.recorded);
+    if (!options.lease.empty()) lease = std::make_unique<EtcdLease>(options.lease, session.job_id(), address, about_run());
     if (!alone) coordinator_options.threads = static_cast<int>(options.session.trainer.threads);
     coordinate(std::move(coordinator_options));
   }
@@ -103,11 +110,13 @@ struct Launcher::Impl final : AgentClientEvents {
     coordinator_options.generation = inheritance->generation;
     coordinator_options.memberships = std::move(inheritance->memberships);
     coordinator_options.old_coordinator = from;
+    if (!options.lease.empty()) lease = std::make_unique<EtcdLease>(options.lease, session.job_id(), address, about_run(), false);
     coordinate(std::move(coordinator_options));
   }
 
   void coordinate(CoordinatorOptions coordinator_options) {
     coordinator_options.steerable = !options.secret.empty();
+    coordinator_options.lease = lease.get();
     if (const ServedData* served = session.job().served.get()) {
       examples = std::make_unique<ExampleServer>(served->sources(), *transport, [this] { wake_examples(); });
       coordinator_options.example_service = examples.get();
@@ -190,6 +199,7 @@ struct Launcher::Impl final : AgentClientEvents {
     return Json(Json::Object{{"agents", std::move(agents)},
                              {"workers", options.workers},
                              {"min_workers", options.min_workers},
+                             {"lease", options.lease},
                              {"threads", static_cast<int64_t>(options.session.trainer.threads)}});
   }
 
@@ -212,6 +222,11 @@ struct Launcher::Impl final : AgentClientEvents {
                                    {"generation", static_cast<int64_t>(coordinator->generation())},
                                    {"round", coordinator->round()}}));
     start_workers();
+  }
+
+  // For the registry of runs.
+  Json about_run() const {
+    return Json(Json::Object{{"run", session.job().facts.name}, {"host", host_name()}, {"folder", session.folder()}});
   }
 
   AgentOptions agent_options() const {
@@ -332,6 +347,7 @@ struct Launcher::Impl final : AgentClientEvents {
   std::unique_ptr<UvTransport> transport, client_transport;
   std::unique_ptr<ExampleServer> examples;  // null: workers read the data themselves
   std::atomic<bool> examples_woken{false};
+  std::unique_ptr<EtcdLease> lease;  // null: none outside
   std::unique_ptr<Coordinator> coordinator;
   std::unique_ptr<EmbeddedAgent> embedded;
   std::unique_ptr<AgentClient> client;

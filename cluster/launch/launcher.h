@@ -21,6 +21,7 @@ struct LaunchOptions {
   std::vector<std::string> agents;        // host:port
   std::string listen;                     // where workers may join by themselves; empty: nowhere but from this machine
   std::string standby;                    // the agent whose standby takes over should this process be lost; empty: none
+  std::string lease;                      // etcd://hosts/name: who holds this key coordinates; empty: the vote of the workers
   std::string advertise, interface_cidr;  // what others are told of our address
   Secret secret;                          // of the cluster; empty: everything stays on this machine
   std::string restarts;                   // of workers on this machine and of the server: N/PERIOD; empty: the default

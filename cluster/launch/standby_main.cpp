@@ -116,6 +116,7 @@ LaunchOptions launch_options(const StandbyMainOptions& options, const Inherit& i
     for (const Json& agent : agents->as_array()) out.agents.push_back(agent.as_string());
   out.workers = static_cast<int>(whole(launch, "workers"));
   out.min_workers = static_cast<int>(std::max<int64_t>(1, whole(launch, "min_workers")));
+  if (const Json* lease = launch.find("lease"); lease && lease->is_string()) out.lease = lease->as_string();
   out.secret = options.secret;
   out.session.trainer.threads = static_cast<int>(whole(launch, "threads"));
   out.session.trainer.opener = opener;
@@ -161,7 +162,12 @@ int run_standby(const StandbyMainOptions& options) {
   const std::string address = advertised(options, listening, loopback);
   SystemRng rng;
   Following following(loop, options.show);
-  Standby standby({.coordinator = options.coordinator, .name = options.name, .host = host_name(), .address = address, .job_id = job_id},
+  Standby standby({.coordinator = options.coordinator,
+                   .name = options.name,
+                   .host = host_name(),
+                   .address = address,
+                   .job_id = job_id,
+                   .lease_outside = !launch_options(options, inherit, opener.get()).lease.empty()},
                   loop, rng, *transport, following);
   transport->set_events(&standby);
   standby.start();

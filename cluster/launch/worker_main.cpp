@@ -38,7 +38,7 @@ constexpr double kPatientSeconds = 8;  // so long a patient worker goes on after
 // Asks the coordinator which job it has: the job's key follows from the cluster's. Tries each address in turn, with back-off.
 class JobQuestion final : public TransportEvents {
  public:
-  JobQuestion(UvLoop& loop, const WorkerMainOptions& options) : loop_(loop), options_(options), transport_(loop, {.key = options.secret}) {
+  JobQuestion(UvLoop& loop, WorkerMainOptions& options) : loop_(loop), options_(options), transport_(loop, {.key = options.secret}) {
     transport_.set_events(this);
     begun_ns_ = loop.now_ns();
   }
@@ -86,6 +86,11 @@ class JobQuestion final : public TransportEvents {
       return end(Error(ErrorKind::cluster, {.where = options_.coordinators[0],
                                             .what = "no coordinator was found",
                                             .hint = "is `perigee train --listen ...` running there?"}));
+    if (attempt_ > 0 && options_.look_up) try {  // who was there may be gone, and another in its place
+        options_.coordinators = {options_.look_up()};
+      } catch (const Error&) {
+        // Nobody is, or who knows does not answer: the next attempt asks again.
+      }
     peer_ = transport_.connect(options_.coordinators[attempt_ % options_.coordinators.size()], now + 5'000'000'000);
   }
   void end(const Error& error) {
@@ -94,7 +99,7 @@ class JobQuestion final : public TransportEvents {
   }
 
   UvLoop& loop_;
-  const WorkerMainOptions& options_;
+  WorkerMainOptions& options_;
   UvTransport transport_;
   uint64_t begun_ns_ = 0, job_ = 0;
   size_t attempt_ = 0;
@@ -294,7 +299,7 @@ int run_worker(const WorkerMainOptions& options) {
   UvLoop loop;
   Secret key = options.key;
   if (!options.secret.empty()) {
-    JobQuestion question(loop, options);
+    JobQuestion question(loop, checked);
     for (const int signal : {SIGINT, SIGTERM}) loop.on_signal(signal, [](int number) { _exit(128 + number); });
     key = options.secret.for_job(question.ask());
   }

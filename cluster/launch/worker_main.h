@@ -1,6 +1,7 @@
 // A worker process from start to end: connects, trains, leaves when it is asked to.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@ namespace perigee {
 struct WorkerMainOptions {
   std::string name;                       // empty: host/pid
   std::vector<std::string> coordinators;  // host:port: the first, then standbys
+  std::function<std::string()> look_up;   // where the coordinator is by now; empty: `coordinators` say it. May throw
   Secret key;                             // of the job, from who started this process
   Secret secret;                          // of the cluster: the job's key is made from it once the job is known
   std::string advertise, interface_cidr;

@@ -61,9 +61,11 @@ void CoordinatorCore::start() {
 
 void CoordinatorCore::tick() {
   const uint64_t now = clock.now_ns();
-  // This process itself stood still: what the workers said since may be waiting in its sockets.
-  if (now - ticked_ns > 5 * kTickNs) {
-    const uint64_t gap = now - ticked_ns - kTickNs;
+  // This process itself stood still: what the workers said since may be waiting in its sockets. Or nothing may be committed for a while, and
+  // the workers wait for it.
+  const bool stood_still = now - ticked_ns > 5 * kTickNs, waits = phase == Phase::running && !may_commit();
+  if (stood_still || waits) {
+    const uint64_t gap = now - ticked_ns - (waits ? 0 : kTickNs);
     const auto forgive = [&](uint64_t& since) {
       if (since != 0) since = std::min(now, since + gap);  // never later than now: some of it may have come since this process goes on
     };
@@ -105,7 +107,7 @@ void CoordinatorCore::tick() {
     fail(Error(ErrorKind::cluster, {.what = "too few workers for " + std::to_string(static_cast<int64_t>(options.give_up_ms)) + " ms",
                                     .got = std::to_string(nodes.size()),
                                     .expected = "at least " + std::to_string(options.min_workers)}));
-  if (options.is_standby && lease != nullptr && options.take_over_ms > 0 && now - started_ns > ns(options.take_over_ms))
+  if (options.is_standby && !established && lease != nullptr && options.take_over_ms > 0 && now - started_ns > ns(options.take_over_ms))
     fail(Error(ErrorKind::cluster, {.what = "the standby could not take over: fewer than half of the workers came",
                                     .got = std::to_string(nodes.size()),
                                     .hint = "the coordinator may be alive with the others"}));

@@ -174,6 +174,8 @@ struct CoordinatorCore {
   // ---- coordinator_standby.cpp ----
   LeaseClaim claim(std::span<const WorkerId> followers) const;
   bool could_claim(std::span<const WorkerId> followers) const;
+  // False while it is not certain that no other coordinates: a round that is complete waits.
+  bool may_commit() const { return lease == nullptr || lease->renew(generation) == LeaseStore::Answer::granted; }
   void claim_lease();
   void ask_standby();
   void establish();

@@ -231,8 +231,7 @@ void CoordinatorCore::check_standby(uint64_t now) {
     catch_up_standby();
   }
   if (phase == Phase::forming && claiming) claim_lease();
-  const bool holds = lease != nullptr && phase == Phase::running;
-  if (holds && lease->renew(generation) == LeaseStore::Answer::refused)
+  if (lease != nullptr && phase != Phase::stopped && lease->renew(generation) == LeaseStore::Answer::refused)
     fail(superseded_by(lease->holder().generation, lease->holder().address, generation));
 }
 

@@ -187,7 +187,7 @@ void Standby::consider() {
   if (state_ != State::following || !believed_gone(now)) return;
   std::vector<WorkerId> here;
   for (const auto& [id, when] : seen_) here.push_back(id);
-  if (!enough_votes(here, memberships_, true)) return;
+  if (options_.lease_outside ? here.empty() : !enough_votes(here, memberships_, true)) return;
   state_ = State::ready;
   events_.on_take_over(connected_ ? "it has been without workers" : why_lost_.empty() ? "it could not be reached" : why_lost_);
 }

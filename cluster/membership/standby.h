@@ -25,6 +25,7 @@ struct StandbyOptions {
   double beat_ms = 500, silent_ms = 1600;
   double idle_ms = 3000;  // a coordinator that has lacked workers for so long is no reason to send workers away
   double retry_ms = 100, retry_max_ms = 1000;
+  bool lease_outside = false;   // who goes on is decided elsewhere, and not by how many workers come
   double give_up_ms = 120'000;  // without coordinator and without enough workers for so long: the end
 };
 

@@ -152,6 +152,7 @@ void ExchangedCommits::on_done(Node& node, const FrameHeader& h, Done done) {
 
 // Every participant holds the result: if it is the same one, the round is committed.
 void ExchangedCommits::close_round() {
+  if (!c_.may_commit()) return;  // check() comes back to it
   const uint64_t hash = c_.nodes.at(participants_.front()).hash;
   for (const WorkerId id : participants_)
     if (c_.nodes.at(id).hash != hash && !planted(Bug::commit_ignores_hash)) return c_.form();  // which is right is found out there
@@ -220,6 +221,8 @@ bool ExchangedCommits::passed(uint64_t since, uint64_t now) const {
 // No worker may keep the others waiting for longer than the policy allows.
 void ExchangedCommits::check(uint64_t now) {
   if (c_.start_held && !planted(Bug::pause_evicts)) return;  // nothing is asked of any worker
+  if (!c_.may_commit()) return;
+  if (in_exchange() && !participants_.empty() && done_count_ == participants_.size()) return close_round();
   std::vector<WorkerId> late;
   std::string why;
   if (in_exchange() && passed(first_done_ns_, now)) {

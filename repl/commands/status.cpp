@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cluster/launch/agent_main.h"
+#include "cluster/launch/etcd_lease.h"
 #include "repl/commands/command.h"
 #include "repl/display/display_cluster.h"
 #include "src/core/error.h"
@@ -17,7 +18,9 @@ struct Options {
 } options;
 
 void declare(CLI::App& app) {
-  app.add_option("address", options.address, "of an agent, of a run's coordinator or of its standby: host:port")->required();
+  app.add_option("address", options.address,
+                 "of an agent, of a run's coordinator or of its standby: host:port; etcd://hosts/name lists the runs there")
+      ->required();
   app.add_option("--secret", options.secret, "the file with the cluster's secret");
   app.add_flag("--json", options.json, "the whole answer as JSON");
 }
@@ -58,7 +61,20 @@ void print_standby(const Json& status) {
               text_of(status, "round").c_str(), text_of(status, "checkpoint_round").c_str());
 }
 
+int list_runs() {
+  const Json runs = runs_in_etcd(options.address);
+  if (options.json) std::printf("%s\n", runs.dump().c_str());
+  else if (runs.as_array().empty()) std::printf("no run is coordinated below %s\n", options.address.c_str());
+  else
+    for (const Json& run : runs.as_array())
+      std::printf("%-24s %s, coordinator %s, generation %s, in %s:%s\n", text_of(run, "name").c_str(), text_of(run, "run").c_str(),
+                  text_of(run, "address").c_str(), text_of(run, "generation").c_str(), text_of(run, "host").c_str(),
+                  text_of(run, "folder").c_str());
+  return 0;
+}
+
 int run() {
+  if (is_etcd_address(options.address)) return list_runs();
   const Secret secret = options.secret.empty() ? Secret() : Secret::from_file(options.secret);
   const Json status = ask_status(options.address, secret);
   if (options.json) std::printf("%s\n", status.dump().c_str());

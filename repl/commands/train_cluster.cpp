@@ -15,6 +15,7 @@
 #include "src/core/cores.h"
 #include "src/core/error.h"
 #include "src/job/job_parts.h"
+#include "src/io/etcd.h"
 #include "src/net/address.h"
 
 namespace perigee {
@@ -40,6 +41,8 @@ void declare_cluster_options(CLI::App& app, ClusterOptions* options) {
       ->group("Cluster");
   app.add_option("--standby", options->standby, "the agent that starts a standby, which takes over should this process be lost: host:port")
       ->group("Cluster");
+  app.add_option("--lease", options->lease, "a key in etcd: who holds it coordinates, the others wait: etcd://HOST:PORT,HOST:PORT,.../NAME")
+      ->group("Cluster");
   app.add_option("--restarts", options->restarts, "of a worker here that does not come to train, N/PERIOD; the default is 5/60s")
       ->group("Cluster");
   app.add_flag("--record", options->record, "of an asynchronous run, write down what `perigee replay` needs to train it again bit for bit")
@@ -54,6 +57,7 @@ bool in_cluster(const ClusterOptions& options) {
                                     {"--advertise", !options.advertise.empty()},
                                     {"--interface", !options.interface_cidr.empty()},
                                     {"--standby", !options.standby.empty()},
+                                    {"--lease", !options.lease.empty()},
                                     {"--secret", !options.secret.empty()},
                                     {"--restarts", !options.restarts.empty()},
                                     {"--record", options.record}})
@@ -74,6 +78,7 @@ std::string cluster_arguments(const ClusterOptions& options) {
                                     {" --advertise ", options.advertise},
                                     {" --interface ", options.interface_cidr},
                                     {" --restarts ", options.restarts},
+                                    {" --lease ", options.lease},
                                     {" --standby ", options.standby}})
     if (!value.empty()) text += name + value;
   if (options.record) text += " --record";
@@ -192,6 +197,11 @@ Json launch_run(const Job& job, const ClusterOptions& options, const Engine* eng
   launch.advertise = options.advertise;
   launch.interface_cidr = options.interface_cidr;
   launch.standby = options.standby;
+  launch.lease = options.lease;
+  if (!options.lease.empty() && !is_etcd_address(options.lease))
+    throw Error(
+        ErrorKind::usage,
+        {.where = "--lease", .what = "is no address of etcd", .got = options.lease, .expected = "etcd://HOST:PORT,HOST:PORT,.../NAME"});
   launch.record = options.record;
   launch.restarts = options.restarts;
   if (!options.standby.empty() && (engine || (options.agents.empty() && options.listen.empty())))

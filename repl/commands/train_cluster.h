@@ -18,7 +18,7 @@ namespace perigee {
 struct ClusterOptions {
   int64_t workers = 0, min_workers = 0;
   std::vector<std::string> agents;
-  std::string listen, secret, advertise, interface_cidr, standby, engine = "auto";
+  std::string listen, secret, advertise, interface_cidr, standby, lease, engine = "auto";
   std::string restarts;
   bool record = false;
 };

@@ -1,13 +1,17 @@
 // `perigee worker`: trains for a coordinator until the run ends. Agents and `train --workers` start it; a person may, too.
 #include <CLI/App.hpp>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
+#include "cluster/launch/etcd_lease.h"
 #include "cluster/launch/standby_main.h"
 #include "cluster/launch/worker_main.h"
 #include "repl/commands/command.h"
 #include "repl/display/display_cluster.h"
+#include "repl/signals.h"
 #include "src/core/error.h"
 #include "src/device/gpu.h"
 
@@ -23,7 +27,8 @@ struct Options {
 
 void declare(CLI::App& app) {
   app.add_option("name", options.name, "what it is called in logs and in `ps`; the default is host/pid");
-  app.add_option("--join", options.worker.coordinators, "where the coordinator is: host:port; several after commas are tried in turn")
+  app.add_option("--join", options.worker.coordinators,
+                 "where the coordinator is: host:port; several after commas are tried in turn; or etcd://hosts/name")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->required();
@@ -63,10 +68,27 @@ int run_as_standby() {
   return run_standby(standby);
 }
 
+// A run that is not there yet may come.
+void look_up_coordinator() {
+  std::vector<std::string>& where = options.worker.coordinators;
+  if (!is_etcd_address(where.front())) return;
+  std::string address;  // its commas had cut it
+  for (const std::string& part : where) address += (address.empty() ? "" : ",") + part;
+  options.worker.look_up = [address] { return coordinator_in_etcd(address); };
+  for (int tenths = 0; !stop_requested(); ++tenths) try {
+      where = {coordinator_in_etcd(address)};
+      return;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::cluster || tenths >= static_cast<int>(options.worker.give_up_ms / 100)) throw;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+}
+
 int run() {
   if (options.standby) return run_as_standby();
   if (options.op_by_op) setenv(kOpByOp, "100", 0);
   options.worker.name = options.name;
+  look_up_coordinator();
   if (!options.secret.empty()) options.worker.secret = Secret::from_file(options.secret);
   options.worker.started_by_us = options.key_descriptor >= 0;
   if (options.worker.started_by_us) options.worker.key = read_inherited_key(options.key_descriptor);

@@ -245,7 +245,7 @@ class Loop {
     set(CURLOPT_HEADERFUNCTION, &receive_header);
     set(CURLOPT_HEADERDATA, static_cast<void*>(&active));
     set(CURLOPT_FILETIME, 1L);
-    set(CURLOPT_NOPROGRESS, 0L);
+    set(CURLOPT_NOPROGRESS, transfer.lasting ? 1L : 0L);
     set(CURLOPT_XFERINFOFUNCTION, &should_stop);
     if (transfer.fresh) set(CURLOPT_FRESH_CONNECT, 1L);
     if (transfer.redirects > 0) {
@@ -254,6 +254,10 @@ class Loop {
       set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
     }
     if (const char* bundle = std::getenv("AWS_CA_BUNDLE"); bundle != nullptr && *bundle != '\0') set(CURLOPT_CAINFO, bundle);
+    if (transfer.total_ms > 0) set(CURLOPT_TIMEOUT_MS, static_cast<long>(transfer.total_ms));
+    if (!transfer.ca.empty()) set(CURLOPT_CAINFO, transfer.ca.c_str());
+    if (!transfer.certificate.empty()) set(CURLOPT_SSLCERT, transfer.certificate.c_str());
+    if (!transfer.key.empty()) set(CURLOPT_SSLKEY, transfer.key.c_str());
     if (!transfer.user.empty()) set(CURLOPT_USERNAME, transfer.user.c_str());
     if (!transfer.password.empty()) set(CURLOPT_PASSWORD, transfer.password.c_str());
     if (!transfer.range.empty()) set(CURLOPT_RANGE, transfer.range.c_str());

@@ -28,6 +28,9 @@ struct Transfer {
   std::span<std::byte> into;               // where the body of a 2xx goes, when it is as large as this; else into `content`
   uint64_t limit = 1 << 20;                // of `content`
   int64_t stall_ms = 0;                    // without a byte; 0: PERIGEE_STORE_STALL_S
+  bool lasting = false;                    // goes on while the program is being stopped
+  int64_t total_ms = 0;                    // from its beginning to its end; 0: no limit
+  std::string ca, certificate, key;        // files for TLS; empty: the system's, none
   int redirects = 0;                       // that are followed
   int tries = 0;                           // 0: PERIGEE_STORE_TRIES
   // Called on the caller's thread before each try: sets the headers, which may depend on the time. May throw.

@@ -119,6 +119,8 @@ CASES = [
     command("a standby without a secret", ("train", "kept.lua", "--listen", ":0", "--standby", "localhost:1"), "--standby",
             "the agent there is reached with the cluster's secret",
             "add --secret FILE"),
+    command("a lease in another store", ("train", "kept.lua", "--listen", ":0", "--lease", "zookeeper://h/run"), "--lease", "is no address of etcd",
+            "etcd://HOST:PORT"),
     command("a worker that is to stand by", ("worker", "--standby", "--join", "localhost:1"), "--standby", "a standby is started by an agent",
             "perigee train --standby"),
     # runs
