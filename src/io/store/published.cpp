@@ -131,6 +131,9 @@ void fetch_file(const std::string& url, const PublishedFile& file, const std::st
   write_file(folder + "/" + file.path, bytes);
 }
 
+// Of ".7-name.tmp-123", which a killed writer leaves at some stores, as of "7-name".
+int64_t number_at_start(const std::string& name) { return std::strtoll(name.c_str() + (name.starts_with('.') ? 1 : 0), nullptr, 10); }
+
 std::string random_name() {
   std::random_device random;
   return hex_digest(uint64_t{random()} << 32 | random());
@@ -295,11 +298,6 @@ void PublishedFolder::remove_old() {
       return;  // the next writer sweeps
     }
   }
-}
-
-// Of ".7-name.tmp-123", which a killed writer leaves at some stores, as of "7-name".
-int64_t number_at_start(const std::string& name) {
-  return std::strtoll(name.c_str() + (name.starts_with('.') ? 1 : 0), nullptr, 10);
 }
 
 void PublishedFolder::sweep_temporaries() {
