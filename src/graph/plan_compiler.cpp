@@ -410,9 +410,21 @@ void PlanCompiler::no_kernel(const Node& node, const PlanStep& step) const {
                                  .hint = device ? "train with device = \"cpu\"" : ""});
 }
 
+// A kernel adds to all its results or to none. One in the arena that somebody reads is of this sub-batch alone: there the last one's would be
+// under it.
+bool PlanCompiler::adds_where_it_must_not(const PlanStep& step) const {
+  for (size_t o = 0; o < step.out.size(); ++o) {
+    if (step.out[o].place == Place::output) continue;
+    const ValueId id{step.node, static_cast<int>(o)};
+    for (const Node& reader : graph_.nodes())
+      if (std::find(reader.inputs.begin(), reader.inputs.end(), id) != reader.inputs.end()) return true;
+  }
+  return false;
+}
+
 void PlanCompiler::add_step(const Node& node, PlanStep step) {
   choose_kernel(node, step);
-  if (step.accumulate && !step.kernel->accumulates) {
+  if (step.accumulate && (!step.kernel->accumulates || adds_where_it_must_not(step))) {
     // Compute beside, then add.
     std::vector<std::pair<Operand, Operand>> sums;
     for (size_t o = 0; o < step.out.size(); ++o)

@@ -39,6 +39,7 @@ class PlanCompiler {
   void add_node(const Node& node);
   void add_loop(const Node& node);
   bool add_alias(const Node& node);
+  bool adds_where_it_must_not(const PlanStep& step) const;
   void add_step(const Node& node, PlanStep step);
   Operand new_operand(const Type& type, bool channels_last);
   Operand output_operand(const Node& node, int output, bool channels_last);

@@ -138,6 +138,20 @@ TEST(Plan, WindowsAndTransposesMatchTheInterpreter) {
   expect_plans_agree(graph, 2);
 }
 
+// A kernel gives the gradients of weight and bias at once. That of the bias is added to what earlier sub-batches gave; that of a weight which two
+// layers use is a part of a sum, and must begin anew.
+TEST(Plan, AWeightOfTwoLayersBesideABiasAddsUp) {
+  Graph graph;
+  const Value x = graph.input("x", {Dtype::f32, {6, 5}});
+  const Value w = graph.parameter("w", {Dtype::f32, {4, 5}}), b = graph.parameter("b", {Dtype::f32, {4}});
+  const Value c = graph.parameter("c", {Dtype::f32, {5}});
+  const Value code = tanh(graph.apply("linear", {x, w, b}));
+  const Value y = graph.apply("linear", {code, transpose(w, {1, 0}), c});
+  graph.output("y", y);
+  add_gradients(graph, reduce_sum(square(y - x), {1}));
+  expect_plans_agree(graph, 5);
+}
+
 TEST(Plan, InPlaceReuseKeepsValuesThatAreReadLater) {
   Graph graph;
   const Value x = graph.input("x", {Dtype::f32, {8, 16}});
