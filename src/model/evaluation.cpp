@@ -1,5 +1,7 @@
 #include "src/model/evaluation.h"
 
+#include <algorithm>
+
 namespace perigee {
 
 std::unique_ptr<Evaluation> make_evaluation(const Json& description, const EvaluationTask& task, const std::string& where) {
@@ -24,6 +26,8 @@ std::unique_ptr<Evaluation> make_evaluation(const Json& description, const Evalu
 std::string evaluation_with(const std::string& figure, const EvaluationTask& task) {
   const Json none = Json::object();
   for (const EvaluationDef* def : all_evaluations()) {
+    const std::span<const Option> options = def->schema.options;
+    if (std::any_of(options.begin(), options.end(), [](const Option& option) { return option.fallback == nullptr; })) continue;
     const Json given = def->make(Config(none, def->schema, def->name), task)->result();
     const Json* value = given.find(figure);
     if (value != nullptr && (value->is_number() || value->is_null())) return def->name;

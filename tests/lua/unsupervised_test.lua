@@ -73,7 +73,8 @@ end
 
 function tests.a_gaussian_sample_between_layers_will_do()
   local net = pg.sequential { pg.dense { 4 }, pg.gaussian_sample {}, pg.dense { 5 } }:init(7, { 5 })
-  check.raises(function() pg.variational(net) end, "takes a model")
+  check.raises(function() pg.variational(net) end, "the loss of the training is needed")
+  check.raises(function() pg.variational {} end, "takes a model")
   check.raises(function() pg.variational(saved(pg.sequential { pg.dense { 5 } }:init(1, { 5 }))) end, "vae or gaussian_sample")
 end
 

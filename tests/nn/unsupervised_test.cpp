@@ -213,6 +213,25 @@ Tensor loss_of(const std::string& loss, const Tensor& output, const Tensor& targ
   return interpreter[values].clone();
 }
 
+TEST(Variational, AllDrawsHaveOneDecoder) {
+  const auto parameters_of = [](const std::string& samples) {
+    Built built;
+    run(built,
+        R"([{"type": "vae", "latent": 2, "encoder": ["flatten"], "decoder": [{"type": "dense", "out": 3}, {"type": "dense", "out": 4}],
+                    "samples": )" +
+            samples + "}]",
+        filled({5, 4}, 1, 0, 1), true);
+    std::vector<std::string> names;
+    for (const ParameterSpec& spec : built.network.parameters) names.push_back(spec.name);
+    return names;
+  };
+  const std::vector<std::string> wanted = {"vae1.code.weight",           "vae1.code.bias",
+                                           "vae1.decoder.dense1.weight", "vae1.decoder.dense1.bias",
+                                           "vae1.decoder.dense2.weight", "vae1.decoder.dense2.bias"};
+  EXPECT_EQ(parameters_of("1"), wanted);
+  EXPECT_EQ(parameters_of("3"), wanted);
+}
+
 TEST(Variational, LikelihoodsAreThoseOfPyTorchsDistributions) {
   const Tensor x = filled({3, 6}, 5, -1.5, 1.5);
   expect_near(loss_of("\"gaussian_likelihood\"", x, filled({3, 3}, 6, -2, 2)), kGaussian);

@@ -43,8 +43,8 @@ struct Trained {
   double first = 0, last = 0;  // losses
 };
 
-Trained train(const Job& job, int threads, int steps, Backend backend = Backend::cpu) {
-  Trainer trainer(job, {.threads = threads, .backend = backend, .measure = false});
+Trained train(const Job& job, int threads, int steps, Backend backend = Backend::cpu, int64_t sub_batch = 0) {
+  Trainer trainer(job, {.threads = threads, .backend = backend, .sub_batch = sub_batch, .measure = false});
   Trained result;
   for (int i = 0; i < steps; ++i) {
     result.last = trainer.step().loss;
@@ -81,13 +81,16 @@ TEST(LayerLosses, ThreadsAndSubBatchesChangeNothing) {
   for (
       const char* network :
       {R"([{"type": "dense", "out": 6, "activation": "sigmoid"}, {"type": "sparsity", "target": 0.1, "weight": 0.5}, {"type": "dense", "out": 8}])",
-       kContractive, R"([{"type": "dense", "out": 6}, "gaussian_sample", {"type": "dense", "out": 8}])",
+       kContractive, R"([{"type": "dense", "out": 6}, {"type": "dense", "out": 8, "tied": "dense1", "transposed": true}])",
+       R"([{"type": "dense", "out": 6}, "gaussian_sample", {"type": "dense", "out": 8}])",
        R"([{"type": "vae", "latent": 2, "encoder": [{"type": "dense", "out": 6, "activation": "tanh"}],
             "decoder": [{"type": "dense", "out": 8}], "samples": 3}, {"type": "reshape", "shape": [8]}])",
        R"([{"type": "rbm", "hidden": 8, "sparsity": 0.2}])", R"([{"type": "rbm", "hidden": 8, "persistent": 12}])"}) {
     SCOPED_TRACE(network);
     const Job job = job_on(source_of(up_to(96)), network, 96, R"(, "loss": "mse")");
-    const Trained reference = train(job, 1, 10, Backend::ref), one = train(job, 1, 10), three = train(job, 3, 10);
+    const Trained reference = train(job, 1, 10, Backend::ref), one = train(job, 1, 10), three = train(job, 3, 10),
+                  whole = train(job, 1, 10, Backend::cpu, 96);
+    expect_close(one.parameters, whole.parameters, 2e-5);
     expect_close(reference.parameters, one.parameters, 2e-5);
     expect_close(one.parameters, three.parameters, 2e-5);
     EXPECT_NEAR(reference.first, three.first, 1e-5 * std::fabs(reference.first));
@@ -97,7 +100,7 @@ TEST(LayerLosses, ThreadsAndSubBatchesChangeNothing) {
 TEST(LayerLosses, WhatLearnsByItselfLearns) {
   for (const char* network : {R"([{"type": "vae", "latent": 2, "encoder": [{"type": "dense", "out": 12, "activation": "tanh"}],
                                     "decoder": [{"type": "dense", "out": 12, "activation": "tanh"}, {"type": "dense", "out": 8}]}])",
-                              R"([{"type": "rbm", "hidden": 12}])", R"([{"type": "ocnn", "hidden": 4}])"}) {
+                              R"([{"type": "rbm", "hidden": 12, "visible_units": "linear"}])", R"([{"type": "ocnn", "hidden": 4}])"}) {
     SCOPED_TRACE(network);
     const Trained trained = train(job_on(source_of(up_to(64)), network, 64, R"(, "loss": "none")"), 1, 400);
     EXPECT_LT(trained.last, trained.first - 0.01);

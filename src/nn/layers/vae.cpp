@@ -26,7 +26,8 @@ Value decoded(LayerContext& context, Value code, int64_t number) {
   layer.set("type", "sequential");
   layer.set("share", context.name() + ".decoder");
   layer.set("layers", *context.options().raw("decoder"));
-  const std::vector<Value> made = context.sublayer(layer, "decoder" + std::to_string(number), std::span(&code, 1));
+  // A list of one: a sequence by itself would be taken apart, and its `share` lost.
+  const std::vector<Value> made = context.sublayer(Json(Json::Array{layer}), "decoder" + std::to_string(number), std::span(&code, 1));
   if (made.size() != 1) context.options().fail("decoder", "must have one result", std::to_string(made.size()));
   return made[0];
 }
