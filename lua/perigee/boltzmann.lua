@@ -32,6 +32,7 @@ local function find(about, name)
   return found, found_name
 end
 
+---The layer rbm of a trained model, or the one of this name, as a distribution: free energies, samples, and an estimate of its partition function.
 ---@param model perigee.Model
 ---@param layer? string
 ---@return perigee.Boltzmann
@@ -49,11 +50,17 @@ end
 
 local function coin(p) return pg.rand(unpack(p.shape)):lt(p):to(p.dtype) end
 
----Means of the hidden units given visible ones, and of the visible ones given hidden ones.
+---Means of the hidden units, given visible ones.
+---@param v perigee.Tensor
+---@return perigee.Tensor
 function Boltzmann:hidden(v) return (v:matmul(self.weight.T) + self.hidden_bias):sigmoid() end
+
+---Means of the visible units, given hidden ones.
+---@param h perigee.Tensor
+---@return perigee.Tensor
 function Boltzmann:visible(h) return (h:matmul(self.weight) + self.visible_bias):sigmoid() end
 
----log of the unnormalised probability of each row of v.
+---The free energy of each row of v: minus the logarithm of its probability, but for that of the partition function.
 ---@param v perigee.Tensor
 ---@return perigee.Tensor
 function Boltzmann:free_energy(v)

@@ -52,6 +52,9 @@ local function halves(about)
     return encoder, decoder, layer.reconstruction or "reconstruction_cross_entropy"
   end
   for place = at + 1, #list do decoder[place - at] = list[place] end
+  if type(about.loss) ~= "string" and type(about.loss) ~= "table" then
+    where.fail "pg.variational: with gaussian_sample the loss of the training is needed, which a network of pg.sequential has not; load a model"
+  end
   return encoder, decoder, about.loss
 end
 
@@ -101,6 +104,8 @@ local function made(loss, numbers, random, linked)
   return random and pg.rand(unpack(mean.shape)):lt(mean):to(mean.dtype) or mean
 end
 
+---A trained variational autoencoder as a distribution: codes of examples, examples of codes, new examples, and how probable an example is. The
+---model has layers in a row, one of them vae, or gaussian_sample between an encoder and a decoder.
 ---@param model perigee.Model
 ---@return perigee.Variational
 function variational.variational(model)

@@ -25,7 +25,7 @@ for depth = 1, #sizes do
   end
   local run = learn {
     network = pg.sequential(layers), loss = "none", target = "x", data = { train = train }, epochs = epochs,
-    optimizer = pg.sgd { lr = 0.1, momentum = function(now) return now.epoch < 5 and 0.5 or 0.9 end, },
+    optimizer = pg.sgd { lr = 0.1, momentum = function(now) return pg.where(now.epoch:lt(5), 0.5, 0.9) end },
     regularization = { l2 = 2e-4 },
     pretrained = known and { model = known, skip = { ("rbm%d.*"):format(depth) } },
   }

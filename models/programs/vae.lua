@@ -16,7 +16,7 @@ for batch in pg.data.mnist().test:batches(500) do
 end
 print(("test ELBO %.3f nats, mean of %d digits"):format(elbo / count, count))
 
-local digits = pg.data.mnist().test:head(100).x
+local digits = pg.data.mnist().test:batch(1, 100).x
 local upside_down = digits[{ {}, {}, { 28, 1, -1 }, {} }]
 for name, x in pairs { digits = digits, ["upside down"] = upside_down, noise = pg.rand(100, 1, 28, 28) } do
   print(("%-12s log probability %.1f"):format(name, vae:reconstruction_log_probability(x, { samples = 16 }):mean():item()))
