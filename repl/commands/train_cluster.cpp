@@ -14,8 +14,8 @@
 #include "repl/signals.h"
 #include "src/core/cores.h"
 #include "src/core/error.h"
-#include "src/job/job_parts.h"
 #include "src/io/etcd.h"
+#include "src/job/job_parts.h"
 #include "src/net/address.h"
 
 namespace perigee {
@@ -240,12 +240,11 @@ Json launch_run(const Job& job, const ClusterOptions& options, const Engine* eng
 
 // The workers of a phase end with it.
 void refuse_for_phases(const ClusterOptions& options, const Engine* engine) {
-  const std::pair<const char*, const char*> gone = engine ? std::pair{"processes of a scheduler, which end with the first", "add --engine none"}
-                                                   : !options.listen.empty()
-                                                       ? std::pair{"workers that join by themselves, and end with the first", "leave out --listen"}
-                                                   : !options.standby.empty()
-                                                       ? std::pair{"a standby, which goes on with one", "leave out --standby"}
-                                                       : std::pair{"", ""};
+  const std::pair<const char*, const char*> gone =
+      engine                     ? std::pair{"processes of a scheduler, which end with the first", "add --engine none"}
+      : !options.listen.empty()  ? std::pair{"workers that join by themselves, and end with the first", "leave out --listen"}
+      : !options.standby.empty() ? std::pair{"a standby, which goes on with one", "leave out --standby"}
+                                 : std::pair{"", ""};
   if (*gone.first)
     throw Error(ErrorKind::usage, {"phases", "make a run of several workers start them for each phase", gone.first,
                                    "workers that each phase starts", gone.second});

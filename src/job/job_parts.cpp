@@ -59,7 +59,8 @@ void check_objectives(const Json& job, const std::string& where) {
                "for example { loss = \"l2\", updates = \"maker.*\" }");
   const Json* loss = job.find("loss");
   if (!objectives.empty() && is_given(loss) && *loss != *objectives[0].find("loss"))
-    refuse(where + ": loss", "and 'objectives' both say what is trained for", "leave out the loss: evaluations tell that of the first objective");
+    refuse(where + ": loss", "and 'objectives' both say what is trained for",
+           "leave out the loss: evaluations tell that of the first objective");
 }
 
 }  // namespace
@@ -121,7 +122,9 @@ void check_parts(const Json& job, const std::string& where) {
     if (is_given(job.find(key)) && parts.empty()) refuse(where + ": " + key, "is an empty list", "leave it out");
     for (size_t i = 0; i < parts.size(); ++i)
       if (!parts[i].is_object())
-        throw Error(ErrorKind::model, {.where = place_of(where, key, i), .what = "is no table", .got = parts[i].type_name(), .expected = "a table of options"});
+        throw Error(
+            ErrorKind::model,
+            {.where = place_of(where, key, i), .what = "is no table", .got = parts[i].type_name(), .expected = "a table of options"});
   }
   check_objectives(job, where);
   for (size_t i = 0; i < parts_of(job, "phases").size(); ++i) check_objectives(parts_of(job, "phases")[i], place_of(where, "phases", i));

@@ -10,9 +10,9 @@
 
 namespace perigee {
 
-size_t phase_count(const Job& job);                  // 0: the job has none
-std::string phase_name(const Job& job, size_t i);    // "phase 2" where it has no name
-Job phase_job(const Job& job, size_t i);             // without "phases"; its pretrained model is the first one's alone
+size_t phase_count(const Job& job);                                   // 0: the job has none
+std::string phase_name(const Job& job, size_t i);                     // "phase 2" where it has no name
+Job phase_job(const Job& job, size_t i);                              // without "phases"; its pretrained model is the first one's alone
 int64_t examples_planned(const Job& job, int64_t examples_of_epoch);  // of a job without phases; 0: endless
 
 size_t objective_count(const Job& job);  // 0: the job has none

@@ -105,7 +105,8 @@ constexpr Option kJob[] = {
     {"objectives",
      "list",
      "none",
-     "losses that take turns in each step, each with the parameters that it updates and an optimizer of its own, instead of one loss for all",
+     "losses that take turns in each step, each with the parameters that it updates and an optimizer of its own, instead of one loss for "
+     "all",
      {},
      {},
      nullptr,
@@ -170,7 +171,8 @@ constexpr Option kJob[] = {
     {"phases",
      "list",
      "none",
-     "parts of the run that follow each other; each has keys of the job that hold in it, and its parameters begin as the phases before left "
+     "parts of the run that follow each other; each has keys of the job that hold in it, and its parameters begin as the phases before "
+     "left "
      "those of the same names",
      {},
      {},

@@ -52,7 +52,7 @@ class Params {
   Tensor parameter_tensor(int i) const;
   Tensor state_tensor(int i) const;
 
-  void scale_rate(int i, double factor);  // the parameter's learning rate
+  void scale_rate(int i, double factor);                                    // the parameter's learning rate
   void keep(int i) { windows_[static_cast<size_t>(i)].trainable = false; }  // training leaves it as it is
   // The numbers of another model of the same network take the place of these.
   void share(const Params& other);

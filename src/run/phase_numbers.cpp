@@ -78,9 +78,7 @@ void PhaseNumbers::load(const std::string& path) {
   for (const NamedTensor& each : file.tensors) tensors_.insert_or_assign(each.name, copy_of(each.tensor));
 }
 
-Json PhasePlace::to_json() const {
-  return Json(Json::Object{{"phase", static_cast<int64_t>(phase) + 1}, {"origin", origin.to_json()}});
-}
+Json PhasePlace::to_json() const { return Json(Json::Object{{"phase", static_cast<int64_t>(phase) + 1}, {"origin", origin.to_json()}}); }
 
 std::optional<PhasePlace> PhasePlace::in(const Json& extra, const std::string& where) {
   const Json* kept = extra.is_object() ? extra.find("phase") : nullptr;

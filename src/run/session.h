@@ -57,7 +57,7 @@ class Session final : private Hook {
   std::string checkpoint();        // its file; Error(usage) when the job keeps none
   void set_aside(double seconds);  // that were no training, as of a pause
 
-  Trainer& trainer() { return *trainer_; }  // of the phase that the run is in
+  Trainer& trainer() { return *trainer_; }                            // of the phase that the run is in
   int64_t planned_examples() const { return log_->facts().planned; }  // of all phases; 0: endless
   const RunSettings& settings() const { return settings_; }
   const std::string& folder() const { return folder_path_; }  // empty: none
@@ -95,7 +95,7 @@ class Session final : private Hook {
   Json time_table() const;
 
   SessionOptions options_;
-  const Job job_;  // with all its phases
+  const Job job_;        // with all its phases
   const size_t phases_;  // 0: it is one job
   PhasePlace place_;
   PhaseNumbers numbers_;  // of the phases before

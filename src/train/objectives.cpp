@@ -7,10 +7,9 @@ namespace perigee {
 namespace {
 
 void refuse(const Job& job, std::string what, std::string got, std::string expected) {
-  throw job.placed(Error(ErrorKind::model, {.where = job.where() + ": objectives",
-                                            .what = std::move(what),
-                                            .got = std::move(got),
-                                            .expected = std::move(expected)}));
+  throw job.placed(
+      Error(ErrorKind::model,
+            {.where = job.where() + ": objectives", .what = std::move(what), .got = std::move(got), .expected = std::move(expected)}));
 }
 
 }  // namespace

@@ -38,9 +38,9 @@ struct StepReport {
   double learning_rate = 0;
   double gradient_norm = -1;  // -1 when the optimiser does not need it
   bool epoch_ends = false;
-  bool skipped = false;       // the gradient overflowed in f16: parameters and states are what they were
-  double loss_scale = 0;      // after the step; 0: the precision needs none
-  int64_t skipped_steps = 0;  // so far
+  bool skipped = false;                         // the gradient overflowed in f16: parameters and states are what they were
+  double loss_scale = 0;                        // after the step; 0: the precision needs none
+  int64_t skipped_steps = 0;                    // so far
   std::span<const ObjectiveReport> objectives;  // of a job that has some; valid until the next step
 };
 

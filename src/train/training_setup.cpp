@@ -69,7 +69,10 @@ bool matches_any(const std::string& pattern, const std::vector<std::string>& nam
 }  // namespace
 
 TrainingSetup::TrainingSetup(const Job& of, const TrainerOptions& chosen)
-    : job(objective_count(of) > 0 ? objective_job(of, 0) : of), options(chosen), team(thread_count(chosen, of.json())), times(chosen.trace) {
+    : job(objective_count(of) > 0 ? objective_job(of, 0) : of),
+      options(chosen),
+      team(thread_count(chosen, of.json())),
+      times(chosen.trace) {
   if (objective_count(of) > 0) objective = objective_of(of, 0);
   const PhaseScope scope(times, TracePhase::open);
   try {
@@ -136,7 +139,8 @@ void TrainingSetup::open() {
   add_field_roles(data, *source, &spec);
   spec.freeze = config.string_list("freeze");
   if (const Json* pretrained = config.raw("pretrained"); pretrained && pretrained->is_object())
-    for (const std::string& pattern : Config(*pretrained, job.where() + ": pretrained").string_list("freeze")) spec.freeze.push_back(pattern);
+    for (const std::string& pattern : Config(*pretrained, job.where() + ": pretrained").string_list("freeze"))
+      spec.freeze.push_back(pattern);
   model = std::make_unique<Model>(std::move(spec));
   choose_updates();
   for (const NetworkInput& field : fields_of(model->spec(), true)) read_fields.push_back(field_index(*source, field.name));

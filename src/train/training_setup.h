@@ -65,7 +65,6 @@ struct TrainingSetup {
   std::optional<Objective> objective;  // empty: the job has one loss for all parameters
 
  private:
-
   void open();
   void choose_updates();
   void check_carried(const Config& data) const;

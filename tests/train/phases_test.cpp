@@ -202,9 +202,12 @@ TEST_F(PhasesTest, ThatStopsEarlyHandsOnItsBestEpoch) {
 TEST_F(PhasesTest, RefusesAtTheStartWhatALaterPhaseCannotDo) {
   std::string other = classifier();
   other.replace(other.find("12"), 2, "13");
-  EXPECT_NE(refusal(phased({coder(), other})).find("job: phases[2]: network: 'encoder.weight' has another shape than in the phase before"), std::string::npos)
+  EXPECT_NE(refusal(phased({coder(), other})).find("job: phases[2]: network: 'encoder.weight' has another shape than in the phase before"),
+            std::string::npos)
       << refusal(phased({coder(), other}));
-  EXPECT_NE(refusal(phased({coder(), classifier(R"(, "freeze": ["coder.*"])")})).find("job: phases[2]: 'freeze' has a pattern that no parameter matches"), std::string::npos)
+  EXPECT_NE(refusal(phased({coder(), classifier(R"(, "freeze": ["coder.*"])")}))
+                .find("job: phases[2]: 'freeze' has a pattern that no parameter matches"),
+            std::string::npos)
       << refusal(phased({coder(), classifier(R"(, "freeze": ["coder.*"])")}));
   const auto wrong = [](const std::string& phases) {
     try {
@@ -216,7 +219,8 @@ TEST_F(PhasesTest, RefusesAtTheStartWhatALaterPhaseCannotDo) {
   };
   EXPECT_NE(wrong("[]").find("job: phases: is an empty list"), std::string::npos) << wrong("[]");
   EXPECT_NE(wrong("[3]").find("is no table"), std::string::npos) << wrong("[3]");
-  EXPECT_NE(wrong(R"([{"epoch": 3}])").find("job: phases: unknown key 'epoch'; did you mean 'epochs'?"), std::string::npos) << wrong(R"([{"epoch": 3}])");
+  EXPECT_NE(wrong(R"([{"epoch": 3}])").find("job: phases: unknown key 'epoch'; did you mean 'epochs'?"), std::string::npos)
+      << wrong(R"([{"epoch": 3}])");
 }
 
 TEST_F(PhasesTest, AJobMayHaveNetworksInItsPhasesAlone) {

@@ -13,7 +13,10 @@ constexpr int64_t kMostElements = int64_t{1} << 24;
 class WithNoise final : public DataSource {
  public:
   WithNoise(SourcePtr inner, const Config& config)
-      : inner_(std::move(inner)), fields_(inner_->fields()), uniform_(config.string("distribution") == "uniform"), fresh_(config.boolean("fresh")) {
+      : inner_(std::move(inner)),
+        fields_(inner_->fields()),
+        uniform_(config.string("distribution") == "uniform"),
+        fresh_(config.boolean("fresh")) {
     std::vector<int64_t> dims;
     const Json& size = *config.raw("size");
     if (size.is_array()) dims = config.integer_list("size");
@@ -71,20 +74,23 @@ SourcePtr open(const Config& config, const std::string& folder) {
 }
 
 constexpr const char* kPositional[] = {"field"};
-constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples come from"},
-                               {"field", "string", "z", "the new field"},
-                               {"size", "integer or list of integers", nullptr, "its size, without the batch"},
-                               {"distribution", "name", "normal", "normal: mean 0, deviation 1; uniform: from -1 to 1", {}, {"normal", "uniform"}},
-                               {"fresh", "boolean", "true", "other numbers in every epoch"}};
+constexpr Option kOptions[] = {
+    {"source", "source", nullptr, "where the examples come from"},
+    {"field", "string", "z", "the new field"},
+    {"size", "integer or list of integers", nullptr, "its size, without the batch"},
+    {"distribution", "name", "normal", "normal: mean 0, deviation 1; uniform: from -1 to 1", {}, {"normal", "uniform"}},
+    {"fresh", "boolean", "true", "other numbers in every epoch"}};
 
 }  // namespace
 
 extern const SourceDef source_with_noise;
-const SourceDef source_with_noise{.type = "with_noise",
-                                  .doc = "The examples of 'source' with one more field of random numbers, as a generator takes them. Options: field "
-                                         "(z), size, distribution (normal or uniform), fresh (other numbers in every epoch)",
-                                  .schema = {.options = kOptions, .positional = kPositional},
-                                  .open = open,
-                                  .wraps = true};
+const SourceDef source_with_noise{
+    .type = "with_noise",
+    .doc =
+        "The examples of 'source' with one more field of random numbers, as a generator takes them. Options: field "
+        "(z), size, distribution (normal or uniform), fresh (other numbers in every epoch)",
+    .schema = {.options = kOptions, .positional = kPositional},
+    .open = open,
+    .wraps = true};
 
 }  // namespace perigee
