@@ -109,6 +109,8 @@ def print_report(reports):
 
 def main():
     args = arguments()
+    if args.everything:
+        os.environ["PERIGEE_TEST_EVERYTHING"] = "1"  # parts that otherwise take samples take all
     if args.soak:
         if run_part("build", rotation.WHOLE).failed:
             return 1

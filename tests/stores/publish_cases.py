@@ -128,7 +128,7 @@ def s3_two_writers(world):
 @test
 def hdfs_two_writers(world):
     env = environment(world.folder, PERIGEE_STORE_CACHE_MB="0", **world.hdfs.env)
-    two_writers(world, env, world.hdfs.url + "/runs/two", 5 if world.quick else 30)
+    two_writers(world, env, world.hdfs.url + "/runs/two", 5 if world.quick else 100)
 
 
 @test

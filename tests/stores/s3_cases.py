@@ -192,7 +192,7 @@ def s3_faults(world):
     try:
         for fault in (SLOW_DOWN, ("status", 500, ""), "short", "reset", "stall", ("status", 429, "")):
             with at_most(20):
-                proxy.first(3, fault, get)
+                proxy.first(2, fault, get)
                 answer = one(env, "read", "s3://bucket/faults")
                 assert answer == whole, (fault, answer)
         for fault, *texts in ((SLOW_DOWN, "the store answers with an error, 3 times", "503"), ("short", "cannot be reached, 3 times"),
