@@ -121,7 +121,8 @@ Json EtcdClient::call(const std::string& path, const Json& body) {
     if (transfer.ok() && transfer.problem.empty() && json && answer.find("error") == nullptr) return answer;
     const std::string says = json ? text_of(answer.find("error")) : "";
     const auto code = json ? number_of(answer.find("code")) : 0;
-    const bool stale = code == kUnauthenticated || (code == kBadArgument && says.find("auth") != std::string::npos);
+    const bool about_user = says.find("auth") != std::string::npos || says.find("user name") != std::string::npos;
+    const bool stale = code == kUnauthenticated || (code == kBadArgument && about_user);
     if (!address_.user.empty() && !logged_in && stale && path != "/v3/auth/authenticate") {
       logged_in = log_in();
       continue;

@@ -248,16 +248,18 @@ std::vector<PublishedFile> PublishedFolder::upload() {
 
 void PublishedFolder::publish() {
   PublishedState next{newest_.sequence + 1, newest_.generation, writer_, {}};
+  bool created = false;
   try {
     next.files = upload();
+    const auto same = [](const PublishedFile& a, const PublishedFile& b) { return a.path == b.path && a.object == b.object; };
+    if (std::equal(next.files.begin(), next.files.end(), newest_.files.begin(), newest_.files.end(), same)) return;
+    created = create(next);
   } catch (const Error&) {
     // A later writer sweeps what this one is about to write.
     if (const PublishedState there = newest_manifest(url_); there.generation != newest_.generation) refuse_stale(there);
     throw;
   }
-  const auto same = [](const PublishedFile& a, const PublishedFile& b) { return a.path == b.path && a.object == b.object; };
-  if (std::equal(next.files.begin(), next.files.end(), newest_.files.begin(), newest_.files.end(), same)) return;
-  if (!create(next)) refuse_stale(newest_manifest(url_));
+  if (!created) refuse_stale(newest_manifest(url_));
   // A number that the later writer has left behind could be created again: what counts is the newest.
   if (const PublishedState there = newest_manifest(url_); there.generation != next.generation) {
     remove_stored(in_folder(url_, "manifests/" + manifest_name(next.sequence)));

@@ -244,6 +244,56 @@ def nonsense_is_one_error():
         assert status == 2 and "is no address of etcd" in err, err
 
 
+def users_log_in():
+    for words in (("user", "add", "root:secret"), ("user", "grant-role", "root", "root"), ("user", "add", "stranger:other"), ("auth", "enable")):
+        assert etcd.call(*words).returncode == 0, words
+    try:
+        with Cluster() as cluster:
+            status, _, err = cluster.run("status", etcd.address("/registry"))
+            assert status == 6 and "etcd refuses the request" in err and "PERIGEE_ETCD_USER=name:password" in err, (status, err)
+            for user, code in (("root:secret", 0), ("root:wrong", 6), ("stranger:other", 6)):
+                os.environ["PERIGEE_ETCD_USER"] = user
+                status, out, err = cluster.run("status", etcd.address("/registry"), "--json")
+                assert status == code and "secret" not in err, (user, status, out, err)
+            os.environ["PERIGEE_ETCD_USER"] = "root:secret"
+            cluster.write_job(epochs=2)
+            status, _, err = cluster.run("train", "job.json", "--workers", "1", "--lease", etcd.address("/user"))
+            assert status == 0, err
+    finally:
+        os.environ.pop("PERIGEE_ETCD_USER", None)
+        assert etcd.call("--user", "root:secret", "auth", "disable").returncode == 0
+
+
+def tls_with_certificates():
+    """One member that wants a certificate of its clients."""
+    with Cluster() as cluster:
+        certificate, key = cluster.folder / "c.pem", cluster.folder / "k.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=x",
+                        "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate], check=True, capture_output=True)
+        port, peer = servers.free_port(), servers.free_port()
+        member = servers.Process()
+        member.start([etcd.commands[0][0], "--data-dir", cluster.folder / "m", "--listen-client-urls", f"https://127.0.0.1:{port}",
+                      "--advertise-client-urls", f"https://127.0.0.1:{port}", "--listen-peer-urls", f"http://127.0.0.1:{peer}",
+                      "--cert-file", certificate, "--key-file", key, "--trusted-ca-file", certificate, "--client-cert-auth",
+                      "--log-level", "error"], cluster.folder / "etcd.log")
+        own = {"PERIGEE_ETCD_CA": str(certificate), "PERIGEE_ETCD_CERT": str(certificate), "PERIGEE_ETCD_KEY": str(key)}
+
+        def status(**env):
+            done = subprocess.run([harness.program(), "status", f"etcds://127.0.0.1:{port}/x", "--json"], env={**os.environ, **env},
+                                  capture_output=True, text=True, timeout=60)
+            return done.returncode, done.stdout, done.stderr
+
+        try:
+            servers.wait_for("etcd with TLS", lambda: status(**own)[0] == 0, 60)
+            assert status(**own)[1].strip() == "[]"
+            code, _, err = status()
+            assert code == 7 and "certificate" in err, (code, err)
+            code, _, err = status(PERIGEE_ETCD_CA=str(certificate))
+            assert code == 7 and "no member of etcd answers" in err, (code, err)
+        finally:
+            member.stop()
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="perigee-etcd-") as name:
         try:
@@ -253,6 +303,7 @@ if __name__ == "__main__":
             sys.exit(0)
         try:
             harness.main([registry_join_and_jobs, a_killed_leader_of_etcd_costs_nothing, a_stopped_coordinator_loses_the_run,
-                          a_killed_coordinator_is_resumed_elsewhere, while_etcd_is_away_nothing_is_committed, nonsense_is_one_error])
+                          a_killed_coordinator_is_resumed_elsewhere, while_etcd_is_away_nothing_is_committed, nonsense_is_one_error, users_log_in,
+                          tls_with_certificates])
         finally:
             etcd.stop()
