@@ -12,6 +12,8 @@ constexpr Option kOptions[] = {
     {"schema", "file or table", "found out", "the columns, as `perigee data schema` prints them"},
     {"steps", "list", "[]", "what is done to the table: {{derive = {bmi = \"kg / m ^ 2\"}}, {impute = \"*\"}, ...}"},
     {"target", "column", "the last column", "what is foretold, after the steps: a name or number; false: none"},
+    {"targets", "list of columns", "none", "of sequences: several numbers that are foretold, instead of a target"},
+    {"target_steps", "name", "last", "of sequences: the target of the last row, or of each", {}, {"last", "each"}},
     {"weight", "column", "none", "how much each row counts: a name or number; it is no feature"},
     {"features", "list of columns", "all others", "what it is foretold from"},
     {"drop", "list of columns", "[]", "columns that are left out"},

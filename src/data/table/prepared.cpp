@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "src/core/error.h"
+#include "src/data/table/sequence_source.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/table_file.h"
 #include "src/io/file.h"
@@ -108,19 +109,26 @@ SourcePtr prepared(const Config& config, const std::string& folder, Frame frame,
   std::iota(frame.numbers.begin(), frame.numbers.end(), 1);
   Steps steps(list != nullptr ? *list : Json(), config.where() + ": steps", folder, states != nullptr ? *states : Json());
   const int64_t rows = frame.rows;
+  const bool sequences = fitted != nullptr && fitted->find("sequences") != nullptr;
   if (of_job) steps.run(frame);
+  else if (sequences) steps.apply_to_sequences(frame);  // an answer for each sequence
   else steps.apply_to_each(frame);
-  if (!of_job && frame.rows != rows)
+  if (!of_job && !sequences && frame.rows != rows)
     throw Error(ErrorKind::data, {.where = name,
                                   .what = "the steps make other rows of these",
                                   .got = std::to_string(frame.rows) + " of " + std::to_string(rows),
                                   .expected = "a row for each record"});
   if (frame.rows == 0) throw Error(ErrorKind::data, {.where = name, .what = "the steps leave no row"});
   Json inner = Json::object();
-  for (const char* key : {"target", "weight", "features", "drop", "categorical", "missing", "task"})
+  for (const char* key : {"target", "weight", "features", "drop", "categorical", "missing", "task", "targets", "target_steps"})
     if (const Json* value = config.raw(key); value != nullptr) inner.set(key, *value);
   if (fitted != nullptr) inner.set("fitted", *fitted);
-  const SourcePtr source = table_source(Config(inner, config.where(), ErrorKind::data), table_of(frame, name), use);
+  const Config options(inner, config.where(), ErrorKind::data);
+  if (frame.sequences.empty() && (config.has("targets") || config.has("target_steps")))
+    config.fail(config.has("targets") ? "targets" : "target_steps", "is of sequences, and the steps make none", "",
+                "a step 'sequence' or 'slide'");
+  const SourcePtr source =
+      frame.sequences.empty() ? table_source(options, table_of(frame, name), use) : sequence_source(options, frame, name, use);
   if (fitted != nullptr) return std::make_shared<PreparedSource>(source, *fitted);
   Json all = source->traits().fitted;
   all.set("type", "table");

@@ -217,6 +217,11 @@ void Steps::apply(Frame& frame) const {
   for (const Named& named : steps_) named.step->apply(frame);
 }
 
+void Steps::apply_to_sequences(Frame& frame) const {
+  for (const Named& named : steps_)
+    if (named.rows != Rows::chooses) named.step->apply(frame);
+}
+
 void Steps::apply_to_each(Frame& frame) const {
   for (const Named& named : steps_) {
     if (named.rows == Rows::chooses) continue;

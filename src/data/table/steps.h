@@ -57,6 +57,8 @@ class Steps {
   void apply(Frame& frame) const;
   // To records, each of which is answered: steps that choose or sort rows are passed over. Error(data) for those that make other rows.
   void apply_to_each(Frame& frame) const;
+  // To records that become sequences, each of which is answered: steps that choose or sort rows are passed over.
+  void apply_to_sequences(Frame& frame) const;
   Json states() const;
 
  private:

@@ -66,6 +66,7 @@ class ArrowFile : public ColumnarFile {
 
   // Messages one after the other, from the stream's begin to its end or that of the file.
   void scan() {
+    if (content_.size() < 16) damaged("the Arrow file is cut short", content_.size());
     uint64_t at = as_text(content_).starts_with("ARROW1") ? 8 : 0;
     auto dictionaries = std::make_shared<Dictionaries>();
     bool changed = false;

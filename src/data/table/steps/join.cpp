@@ -1,10 +1,11 @@
-// join: rows of two tables with equal keys side by side; append: rows of another table below.
+// join: rows of two tables with equal keys side by side; align: those that are nearest in time.
 #include <algorithm>
 #include <unordered_map>
 
 #include "src/core/error.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/table_file.h"
+#include "src/data/table/time_text.h"
 #include "src/io/file.h"
 
 namespace perigee::tables {
@@ -39,13 +40,19 @@ constexpr int64_t kMostKept = 1'000'000;
 class Join : public Step {
  public:
   Join(const Config& config, const StepContext& context)
-      : table_(*config.raw("join")),
+      : table_(*config.raw((config.json().find("join") != nullptr) ? "join" : "align")),
         context_(context),
         on_(config.string_list("on")),
         right_on_(config.has("right_on") ? config.string_list("right_on") : on_),
-        how_(config.string("how", "inner")),
-        where_(context.where) {
-    if (on_.empty() || on_.size() != right_on_.size()) config.fail("on", "names no keys, or not as many as 'right_on'");
+        how_((config.json().find("join") != nullptr) ? config.string("how", "inner") : "left"),
+        where_(context.where),
+        time_((config.json().find("join") != nullptr) ? "" : config.string("by")) {
+    if (!time_.empty()) {
+      right_time_ = config.string("right_by", time_);
+      match_ = config.string("match", "previous");
+      within_ = config.has("within") ? span_ms(config.string("within"), context.where) : INT64_MAX;
+    }
+    if ((on_.empty() && time_.empty()) || on_.size() != right_on_.size()) config.fail("on", "names no keys, or not as many as 'right_on'");
   }
 
   bool is_fitted() const override { return fitted_; }
@@ -78,6 +85,11 @@ class Join : public Step {
     std::vector<uint8_t> used(static_cast<size_t>(right_.rows));
     for (int64_t r = 0; r < frame.rows; ++r) {
       const size_t before = right_rows.size();
+      if (!time_.empty()) {
+        right_rows.push_back(nearest(frame, left, r));
+        left_rows.push_back(r);
+        continue;
+      }
       for (auto [at, end] = rows_of_.equal_range(hash(frame, left, r)); at != end; ++at)
         if (same(frame, left, r, at->second)) right_rows.push_back(at->second);
       std::sort(right_rows.begin() + static_cast<ptrdiff_t>(before), right_rows.end());
@@ -99,6 +111,7 @@ class Join : public Step {
     }
     for (size_t c = 0; c < right_.columns.size(); ++c) {
       if (std::find(keys_.begin(), keys_.end(), c) != keys_.end()) continue;
+      if (!time_.empty() && right_.schema.columns[c].name == right_time_ && right_time_ == time_) continue;
       ColumnSpec spec = right_.schema.columns[c];
       if (out.schema.find(spec.name) >= 0) spec.name += "_right";
       spec.required = false;
@@ -113,8 +126,44 @@ class Join : public Step {
   void set_right(Frame right) {
     right_ = std::move(right);
     for (const std::string& name : right_on_) keys_.push_back(right_.schema.at(name, where_ + ": the right table"));
-    for (int64_t r = 0; r < right_.rows; ++r) rows_of_.emplace(hash(right_, keys_, r), r);
     fitted_ = true;
+    if (!time_.empty()) return sort_by_time();
+    for (int64_t r = 0; r < right_.rows; ++r) rows_of_.emplace(hash(right_, keys_, r), r);
+  }
+
+  const Column& time_column(const Frame& frame, const std::string& name) const {
+    return frame.columns[columns_of(frame, {name}, where_, [](Type t) { return t == Type::time || t == Type::integer; }).at(0)];
+  }
+
+  void sort_by_time() {
+    const Column& time = time_column(right_, right_time_);
+    for (int64_t r = 0; r < right_.rows; ++r)
+      if (!time.is_missing(r)) by_time_[hash(right_, keys_, r)].push_back(r);
+    for (auto& [key, rows] : by_time_)
+      std::stable_sort(rows.begin(), rows.end(),
+                       [&](int64_t a, int64_t b) { return time.whole[static_cast<size_t>(a)] < time.whole[static_cast<size_t>(b)]; });
+  }
+
+  // The row of the right table with the same keys that is nearest in time as `match_` says; of equal times the last one that is not later, the
+  // first one that is; -1: there is none.
+  int64_t nearest(const Frame& frame, const std::vector<size_t>& left, int64_t row) const {
+    const Column &mine = time_column(frame, time_), &theirs = time_column(right_, right_time_);
+    const auto found = by_time_.find(hash(frame, left, row));
+    if (found == by_time_.end() || mine.is_missing(row)) return -1;
+    const std::vector<int64_t>& rows = found->second;
+    const int64_t now = mine.whole[static_cast<size_t>(row)];
+    const auto time_of = [&](int64_t r) { return theirs.whole[static_cast<size_t>(r)]; };
+    const auto later = std::upper_bound(rows.begin(), rows.end(), now, [&](int64_t t, int64_t r) { return t < time_of(r); });
+    const auto from = std::lower_bound(rows.begin(), rows.end(), now, [&](int64_t r, int64_t t) { return time_of(r) < t; });
+    const int64_t before = later == rows.begin() ? -1 : *(later - 1), after = from == rows.end() ? -1 : *from;
+    const auto distance = [&](int64_t r) {
+      return r < 0 || !same(frame, left, row, r)
+                 ? UINT64_MAX
+                 : static_cast<uint64_t>(std::max(now, time_of(r))) - static_cast<uint64_t>(std::min(now, time_of(r)));
+    };
+    int64_t best = match_ == "next" ? after : before;
+    if (match_ == "nearest" && distance(after) < distance(before)) best = after;
+    return distance(best) <= static_cast<uint64_t>(within_) ? best : -1;
   }
 
   static uint64_t hash(const Frame& frame, const std::vector<size_t>& columns, int64_t row) {
@@ -159,6 +208,10 @@ class Join : public Step {
   std::string how_, where_;
   std::vector<size_t> keys_;
   std::unordered_multimap<uint64_t, int64_t> rows_of_;
+  // Of align: the times' columns, and the right rows of each key by time.
+  std::string time_, right_time_, match_;
+  int64_t within_ = INT64_MAX;
+  std::unordered_map<uint64_t, std::vector<int64_t>> by_time_;
 };
 
 std::unique_ptr<Step> open_join(const Config& config, const StepContext& context) { return std::make_unique<Join>(config, context); }
@@ -168,9 +221,23 @@ constexpr Option kJoin[] = {{"join", "file or table", nullptr, "the right table:
                             {"right_on", "list of names", "on", "their names in the right table"},
                             {"how", "name", "inner", "whose rows stay without a partner", {}, {"inner", "left", "right", "outer"}}};
 
+constexpr Option kAlign[] = {{"align", "file or table", nullptr, "the other table: a file, or {columns, rows}"},
+                             {"by", "name", nullptr, "the column of times, or of integers"},
+                             {"right_by", "name", "by", "its name in the other table"},
+                             {"on", "list of names", "[]", "keys that must be equal too"},
+                             {"right_on", "list of names", "on", "their names in the other table"},
+                             {"match",
+                              "name",
+                              "previous",
+                              "which row: the last one not later, the first one not earlier, or the nearer",
+                              {},
+                              {"previous", "next", "nearest"}},
+                             {"within", "string", "any", "how far it may be: \"5 minutes\""}};
+
 }  // namespace
 
-extern const StepDef step_join;
+extern const StepDef step_join, step_align;
+const StepDef step_align{"align", "puts the row of another table that is nearest in time beside each row", {.options = kAlign}, open_join};
 const StepDef step_join{"join", "puts rows of another table with equal keys beside each row", {.options = kJoin}, open_join};
 
 }  // namespace perigee::tables
