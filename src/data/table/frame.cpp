@@ -213,13 +213,6 @@ void Column::set_missing(int64_t row) {
   missing[static_cast<size_t>(row)] = 1;
 }
 
-Column Column::rows(const std::vector<int64_t>& which) const {
-  Column out(type);
-  out.reserve(static_cast<int64_t>(which.size()));
-  for (const int64_t row : which) out.add_from(*this, row);
-  return out;
-}
-
 // --- Frames --------------------------------------------------------------------------------------------------------------------
 
 void Frame::add(ColumnSpec spec, Column column, int64_t before) {

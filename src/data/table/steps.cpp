@@ -1,4 +1,5 @@
 #include "src/data/table/steps.h"
+#include "src/data/table/gather.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,6 +7,7 @@
 #include <numeric>
 
 #include "src/core/error.h"
+#include "src/data/table/gather.h"
 #include "src/io/digest.h"
 #include "src/io/file.h"
 
@@ -149,6 +151,8 @@ std::vector<int64_t> group_rows(const Frame& frame, const std::vector<size_t>& c
 
 std::vector<int64_t> sorted_rows(const Frame& frame, const std::vector<size_t>& columns, const std::vector<bool>& descending,
                                  std::vector<int64_t> rows) {
+  if (columns.size() == 1 && frame.columns[columns[0]].type != Type::text && frame.columns[columns[0]].type != Type::list)
+    return rows_by_number(frame.columns[columns[0]], descending[0], rows);
   const auto order = [&](size_t c, int64_t a, int64_t b) -> int {
     const Column& column = frame.columns[c];
     const bool a_missing = column.is_missing(a), b_missing = column.is_missing(b);

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "src/core/error.h"
+#include "src/data/table/gather.h"
 #include "src/data/table/steps.h"
 
 namespace perigee::tables {
@@ -28,11 +29,12 @@ Measured measure(const Column& column) {
   m.mean = sum / static_cast<double>(values.size());
   for (const double x : values) squares += (x - m.mean) * (x - m.mean);
   m.stdev = values.size() > 1 ? std::sqrt(squares / static_cast<double>(values.size() - 1)) : 0;
-  std::sort(values.begin(), values.end());
-  m.min = values.front();
-  m.max = values.back();
-  const size_t half = values.size() / 2;
-  m.median = values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  m.min = *least;
+  m.max = *most;
+  const auto half = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), half, values.end());
+  m.median = values.size() % 2 ? *half : (*std::max_element(values.begin(), half) + *half) / 2;
   return m;
 }
 
@@ -104,15 +106,18 @@ class Normalize : public MeasuredStep {
       out.reserve(frame.rows);
       // Constant columns become 0 and no NaN.
       const double range = m.max > m.min ? m.max - m.min : 1, stdev = m.stdev > 0 ? m.stdev : 1;
-      for (int64_t r = 0; r < frame.rows; ++r) {
+      const bool simple = by_ == "standard" || by_ == "mean";
+      if (simple) {
+        scale_and_move(frame.columns[c], m.mean, by_ == "mean" ? 1 : stdev, out.real);
+        out.missing = frame.columns[c].missing;
+      }
+      for (int64_t r = 0; !simple && r < frame.rows; ++r) {
         if (frame.columns[c].is_missing(r)) {
           out.add_missing();
           continue;
         }
         const double x = frame.columns[c].number(r);
-        if (by_ == "standard") out.add_real((x - m.mean) / stdev);
-        else if (by_ == "range") out.add_real(low_ + (x - m.min) / range * (high_ - low_));
-        else if (by_ == "mean") out.add_real(x - m.mean);
+        if (by_ == "range") out.add_real(low_ + (x - m.min) / range * (high_ - low_));
         else out.add_real(scale_ * std::log2((x - m.min) / (m.mean > m.min ? m.mean - m.min : 1) + 1));
       }
       frame.columns[c] = std::move(out);
