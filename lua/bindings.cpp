@@ -297,6 +297,7 @@ int open_bindings(lua_State* L) {
   add_optimizer_functions(L);
   add_tokenizer_functions(L);
   add_vector_functions(L);
+  add_layout_functions(L);
   lua_setfield(L, -2, "tensor");
   lua_newtable(L);
   add_held_arrays(L);

@@ -61,5 +61,6 @@ void add_source_functions(lua_State* L);     // source.cpp
 void add_optimizer_functions(lua_State* L);  // optimizer.cpp
 void add_tokenizer_functions(lua_State* L);  // text/tokenizer.cpp
 void add_vector_functions(lua_State* L);     // text/vectors.cpp
+void add_layout_functions(lua_State* L);     // text/layouts.cpp
 
 }  // namespace perigee

@@ -55,10 +55,11 @@ local later = {
   scan = "perigee.scan",
   averaging = "perigee.policies",
   compile = "perigee.differentiate", grad = "perigee.differentiate", jacobian = "perigee.differentiate", value_and_grad = "perigee.differentiate",
-  tokenizer = "perigee.tokenizer", train_tokenizer = "perigee.tokenizer",
+  tokenizer = "perigee.text.tokenizer", train_tokenizer = "perigee.text.tokenizer",
   variational = "perigee.variational",
   boltzmann = "perigee.boltzmann",
-  word_vectors = "perigee.word_vectors", load_vectors = "perigee.word_vectors",
+  word_vectors = "perigee.text.word_vectors", load_vectors = "perigee.text.word_vectors",
+  tsne = "perigee.text.layouts", kmeans = "perigee.text.layouts",
 }
 
 ---A layer from a function of one or more values, traced once: x * pg.sigmoid(x). Axes and places count from 1, as on tensors; axis 1 is the

@@ -1,4 +1,4 @@
-// Tokenizers for Lua: what lua/perigee/tokenizer.lua calls.
+// Tokenizers for Lua: what lua/perigee/text/tokenizer.lua calls.
 #include "src/text/tokenizer.h"
 
 #include "lua/object.h"

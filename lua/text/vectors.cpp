@@ -1,4 +1,4 @@
-// Word vectors for Lua: what lua/perigee/word_vectors.lua calls.
+// Word vectors for Lua: what lua/perigee/text/word_vectors.lua calls.
 #include "lua/json.h"
 #include "lua/object.h"
 #include "lua/state.h"

@@ -1,4 +1,4 @@
-// What training draws: noise elements, which elements of a sequence are kept, how wide a window is.
+// The draws of training: noise elements, which elements of a sequence are kept, how wide a window is.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ class AliasTable {
 // Counts to the power of `exponent`: 0.75 in Mikolov et al. 2013b.
 AliasTable noise_table(const ElementTable& elements, double exponent);
 
-// Of each element the chance to be kept, of 2^32 - 1: (sqrt(f / sample) + 1) sample / f for frequency f, as word2vec's program has it. Empty when
+// The chance of each element to be kept, in parts of 2^32 - 1: (sqrt(f / sample) + 1) sample / f for frequency f, as word2vec's program has it. Empty when
 // `sample` is 0.
 std::vector<uint32_t> keep_chances(const ElementTable& elements, double sample);
 

@@ -36,7 +36,7 @@ class Sequences {
   virtual void read(int64_t part, uint64_t epoch, SequenceBlock& block) const = 0;
 };
 
-// What counting a text gives: its words, and how many there are before each part.
+// The result of counting a text: its words, and how many there are before each part.
 struct WordCounts {
   ElementTable words;  // all, in no order
   std::vector<int64_t> before;

@@ -15,7 +15,7 @@ class TrainedVectors {
  public:
   // Trains; with `stop` set it ends early and the vectors are what they have become. Error(data) where the texts have too few words.
   TrainedVectors(const VectorOptions& options, const VectorTraining::Report& report, const std::atomic<bool>* stop);
-  // Of sequences that are there already: `sequences` and `labels` may go afterwards. Elements that come less often than min_count are left out.
+  // The same from sequences that are there already: `sequences` and `labels` may go afterwards. Elements that come less often than min_count are left out.
   TrainedVectors(const std::vector<std::vector<std::string>>& sequences, const std::vector<std::string>& labels,
                  const VectorOptions& options, const VectorTraining::Report& report, const std::atomic<bool>* stop);
 

@@ -40,7 +40,7 @@ class WordVectors {
 
   // The most similar ones, best first, without those named in `except`.
   std::vector<Neighbour> nearest(std::span<const float> query, int64_t count, const std::vector<std::string>& except = {}) const;
-  // Of several queries, rows of rows().width numbers, the best one each without `except[i]`; on `threads` threads.
+  // The best one for each of several queries, rows of rows().width numbers, without `except[i]`; on `threads` threads.
   std::vector<Neighbour> best(const VectorRows& queries, const std::vector<std::vector<int64_t>>& except, int threads) const;
 
   // A row made 1 long; all 0 stays so.

@@ -150,6 +150,27 @@ function methods:analogy(a, b, c, count)
   return methods.nearest(self, { b, c }, { minus = a, count = count })
 end
 
+---Places of words on a plane by t-SNE, [words, 2], and the words: the most frequent ones, or those named. options: words (a list, or how many of the
+---most frequent, 1000), and those of pg.tsne.
+---@param options? table
+---@return perigee.Tensor, string[]
+function methods:tsne(options)
+  local given, words = {}, 1000
+  for key, value in pairs(options or {}) do
+    if key == "words" then words = value else given[key] = value end
+  end
+  if type(words) == "number" then
+    local names = methods.names(self)
+    local chosen = {}
+    for place = 1, math.min(words, #names) do chosen[place] = names[place] end
+    words = chosen
+  end
+  local rows = {}
+  for place, word in ipairs(words_of("tsne", words)) do rows[place] = methods.mean(self, word) end
+  if #rows == 0 then where.fail "vectors:tsne takes at least one word" end
+  return (require("perigee.text.layouts").tsne(require("perigee").stack(rows), given)), words
+end
+
 ---How far the vectors agree with people. `file`: pairs of words with a number (WordSim-353, SimLex-999, MEN), which give the rank correlation
 ---"spearman", or analogies (questions-words.txt), which give "accuracy".
 ---@param file string

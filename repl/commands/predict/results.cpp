@@ -1,4 +1,4 @@
-#include "repl/commands/predict_results.h"
+#include "repl/commands/predict/results.h"
 
 #include <algorithm>
 #include <cmath>
