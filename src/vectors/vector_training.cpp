@@ -1,6 +1,7 @@
 #include "src/vectors/vector_training.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include "src/core/host_isa.h"
@@ -38,8 +39,8 @@ VectorTraining::VectorTraining(const ElementTable& elements, int64_t labels, con
   if (options.negative > 0) noise_ = noise_table(elements, options.noise_exponent), tree_row_ = elements.size();
   if (options.hierarchical) tree_ = HuffmanTree(elements);
   outputs_ = VectorRows(tree_row_ + (options.hierarchical ? tree_.inner() : 0), options.size);
-  if (options.hierarchical && tree_.longest() + 1 + options.negative > kMaxPairOutputs)
-    throw Error(ErrorKind::usage, {.what = "the tree and the noise have too many outputs for a window", .hint = "take less noise"});
+  assert(tree_.longest() + 1 + options.negative <=
+         kMaxPairOutputs);  // ways are shorter than 92: counts are of 63 bits, and grow as Fibonacci's numbers
   keep_ = keep_chances(elements, options.sample);
   for (int64_t row = 0; row < inputs_.rows; ++row) draw_row(options.seed, row, options.size, inputs_.row(row));
 }
@@ -68,7 +69,7 @@ bool VectorTraining::run(const Sequences& sequences, const Report& report, const
   const auto look = [&](VectorWorker& worker, int rank) {
     done += worker.take_read();
     if (stop != nullptr && stop->load(std::memory_order_relaxed)) stopped = true;
-    if (rank == 0 && report && clock.due()) report(clock.at(done, worker.rate(), worker.take_loss()));
+    if (rank == 0 && report && !stopped && clock.due()) report(clock.at(done, worker.rate(), worker.take_loss()));
   };
   const auto open = [&](VectorWorker& worker, int64_t work) { worker.open(static_cast<uint64_t>(work / parts), work % parts); };
   const auto free_run = [&](VectorWorker& worker, int rank) {

@@ -17,6 +17,7 @@ import tempfile
 
 import error_cases
 import error_texts
+import error_vectors
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 UNCOVERED = ROOT / "tests" / "rules" / "errors_uncovered.txt"  # FILE: TEXT, in order
@@ -28,6 +29,7 @@ EXCEPTIONS = {
     "src/train/device/": "faults of a GPU: tests/gpu",
     "src/model/device/": "faults of a GPU: tests/gpu",
     "src/io/": "damaged files: tests/io and tests/fuzz make them for every format",
+    "src/vectors/": "damaged files and limits: tests/vectors and tests/fuzz",
     "src/text/": "damaged files of tokenizers: tests/text and tests/fuzz",
     "src/data/table/": "tables, steps, formulas: tests/data/table_errors_test.cpp and its neighbours",
     "src/api/": "misuse of the C functions: tests/api",
@@ -59,7 +61,7 @@ def write_tables(folder):
     (folder / "header.csv").write_text("a,b,y\n")
     (folder / "shared" / "nowhere").mkdir(parents=True)
     shutil.copy(folder / "two.csv", folder / "shared" / "nowhere" / "two.csv")
-    for name, text in error_texts.FILES.items():
+    for name, text in {**error_texts.FILES, **error_vectors.FILES}.items():
         (folder / name).write_text(text)
     (folder / "net.onnx").write_text("not ours")
     (folder / "kept.lua").write_text(script_of({}))
