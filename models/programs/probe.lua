@@ -17,7 +17,8 @@ end
 
 -- The best of four strengths of weight decay by 5,000 other digits, then judged by the 10,000 of the test part.
 local function probe(name, of)
-  local train, other, test = features(mnist.train:take(1000), 1000, of), features(mnist.train:take(5000, 1000), 5000, of), features(mnist.test, 10000, of)
+  local train, other = features(mnist.train:take(1000), 1000, of), features(mnist.train:take(5000, 1000), 5000, of)
+  local test = features(mnist.test, 10000, of)
   local function accuracy(l2, judge)
     local run = pg.start(pg.experiment {
       network = pg.sequential { pg.dense { 10 } }, loss = "cross_entropy", optimizer = pg.adam { lr = 3e-3 }, regularization = { l2 = l2 },

@@ -65,7 +65,9 @@ function tests.other_distributions_are_decoded()
   assert(((drawn:mean(1) - mean[1]) / mean[1]):abs():max():item() < 0.1)
   local mixed = pg.variational(autoencoder {
     decoder = { pg.dense { 7 } },
-    reconstruction = pg.loss.composite { parts = { { size = 2, loss = "gaussian_likelihood" }, { size = 3, loss = "reconstruction_cross_entropy" } } },
+    reconstruction = pg.loss.composite {
+      parts = { { size = 2, loss = "gaussian_likelihood" }, { size = 3, loss = "reconstruction_cross_entropy" } },
+    },
   })
   check.equal(mixed:decode(z).shape, { 5000, 5 })
   check.equal(mixed:elbo(pg.rand(4, 5)).shape, { 4 })

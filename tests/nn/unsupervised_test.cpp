@@ -355,5 +355,14 @@ TEST(Center, HalfTheSquaredDistanceFromTheRightCentre) {
   EXPECT_NEAR(loss_of("\"center\"", built.output, Tensor::from<int64_t>({1}, {1})).data<double>()[0], (16 + 1) / 2.0, 1e-12);
 }
 
+// One cell with one box of 1 x 1 in its middle, of one class, with a confidence of 1/2. An object of half its sides: IoU 1/4.
+TEST(Yolo, TheLossIsThatOfTheFormula) {
+  const Tensor output = filled({1, 6, 1, 1}, 0, 0, 0);
+  const std::string loss = R"({"type": "yolo2", "boxes": [[1, 1]]})";
+  const Tensor object = Tensor::from(Shape{1, 5, 1, 1}, std::vector<double>{0.25, 0.25, 0.75, 0.75, 1});
+  EXPECT_NEAR(loss_of(loss, output, object).data<double>()[0], 5 * 2 * std::pow(1 - std::sqrt(0.5), 2) + std::pow(0.5 - 0.25, 2), 1e-7);
+  EXPECT_NEAR(loss_of(loss, output, filled({1, 5, 1, 1}, 0, 0, 0)).data<double>()[0], 0.5 * 0.25, 1e-12) << "nothing is there";
+}
+
 }  // namespace
 }  // namespace perigee

@@ -22,6 +22,7 @@ import error_sources  # noqa: E402
 import error_texts  # noqa: E402
 import error_training  # noqa: E402
 import error_vectors  # noqa: E402
+import error_unsupervised  # noqa: E402
 from error_forms import ARRAYS, DEFAULTS, SCRIPT, Case, command, job, prompt, script  # noqa: E402, F401
 
 VALIDATION = ', validation = pg.data.csv { "two.csv", target = "y" }'
@@ -464,5 +465,5 @@ CASES += [
 ]
 CASES += [script(f"training: {cause}", place, cause, hint, fix, **parts) for place, cause, fix, hint, parts in error_training.JOBS]
 CASES += error_sources.CASES + error_programs.CASES + error_networks.CASES + error_lua.CASES + error_commands.CASES + error_models.CASES + error_texts.CASES + error_vectors.CASES
-CASES += error_sound.CASES
+CASES += error_sound.CASES + error_unsupervised.CASES
 CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in error_natives.PROMPTS + error_sequences.PROMPTS]

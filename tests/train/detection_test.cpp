@@ -117,7 +117,10 @@ std::string refusal_of(F&& f) {
 TEST(Detections, WhatIsNoGridIsRefused) {
   const auto evaluation = make_evaluation(Json::parse(kDetection, "metrics"), {}, "test");
   EXPECT_NE(refusal_of([&] { evaluation->add(nothing(1), no_objects(1).rows(0, 0), 1); }), "no error");
-  EXPECT_NE(refusal_of([&] { evaluation->add(no_objects(2), no_objects(2), -1); }).find("no grids of boxes"), std::string::npos);
+  EXPECT_NE(refusal_of([&] {
+              evaluation->add(no_objects(2), no_objects(2), -1);
+            }).find("outputs N x boxes * (5 + classes) x H x W, targets N x (4 + classes) x H x W"),
+            std::string::npos);
   for (const char* state : {R"({})", R"({"classes": [{"wanted": 1, "scores": [0.5], "right": []}]})",
                             R"({"classes": [{"wanted": 1, "scores": ["a"], "right": [true]}]})"})
     EXPECT_NE(refusal_of([&] { evaluation->restore(Json::parse(state, "state")); }).find("state of the evaluation 'detection'"),
