@@ -355,6 +355,50 @@ TEST(Center, HalfTheSquaredDistanceFromTheRightCentre) {
   EXPECT_NEAR(loss_of("\"center\"", built.output, Tensor::from<int64_t>({1}, {1})).data<double>()[0], (16 + 1) / 2.0, 1e-12);
 }
 
+struct Refusal {
+  const char* what;
+  Shape shape;
+  const char* said;
+};
+
+TEST(Errors, OfLayersSayWhatIsExpected) {
+  const Refusal refusals[] = {
+      {R"([{"type": "capsule", "capsules": 2}])", {3}, "needs capsules (count x size); got 3"},
+      {R"(["capsule_strength"])", {3}, "needs capsules (count x size); got 3"},
+      {R"(["gaussian_sample"])", {3}, "put dense { 2 * dimensions of the code } in front"},
+      {R"([{"type": "vae", "latent": 2, "decoder": ["flatten"]}])", {3}, "'encoder' is missing; expected a list of layers"},
+      {R"([{"type": "vae", "latent": 2, "encoder": ["flatten"], "decoder": [{"type": "unstack", "parts": 2}]}])",
+       {3},
+       "must have one result"},
+      {R"(["loss_value"])", {3}, "has the wrong number of inputs"}};
+  for (const Refusal& refusal : refusals)
+    EXPECT_NE(error_of(refusal.what, refusal.shape).find(refusal.said), std::string::npos) << error_of(refusal.what, refusal.shape);
+  try {
+    Graph graph;
+    Network(Json::parse(R"({"type": "graph", "inputs": ["a", "b"], "nodes": [{"name": "n", "layer": "loss_value", "inputs": ["a", "b"]}],
+                            "outputs": ["n"]})",
+                        "test"),
+            "net")
+        .build(graph, {{"a", {Dtype::f32, {3}}}, {"b", {Dtype::f32, {3}}}}, {.batch = 2});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("a loss, such as \"mse\""), std::string::npos) << error.what();
+  }
+}
+
+TEST(Errors, OfLossesSayWhatIsExpected) {
+  const Refusal refusals[] = {
+      {"\"gaussian_likelihood\"", {2, 3}, "the outputs are not a mean and a logarithm of a variance for each number of the target"},
+      {R"({"type": "composite", "parts": []})", {2, 3}, "{ { size = 3, loss = \"mse\" }, ... }"},
+      {R"({"type": "composite", "parts": [{"size": 3}]})", {2, 3}, "a loss, such as \"mse\""},
+      {R"({"type": "yolo2", "boxes": []})", {2, 7, 2, 2}, "{ { 1.5, 2 }, { 3, 3 } }"},
+      {R"({"type": "yolo2", "boxes": [[0, 1]]})", {2, 7, 2, 2}, "are pairs of a width and a height above 0"},
+      {R"({"type": "yolo2", "boxes": [[1, 1]]})", {2, 7, 2, 2}, "*(5 + classes) x H x W, targets N x (4 + classes) x H x W"}};
+  for (const Refusal& refusal : refusals)
+    EXPECT_NE(loss_error(refusal.what, refusal.shape, refusal.shape).find(refusal.said), std::string::npos)
+        << loss_error(refusal.what, refusal.shape, refusal.shape);
+}
+
 // One cell with one box of 1 x 1 in its middle, of one class, with a confidence of 1/2. An object of half its sides: IoU 1/4.
 TEST(Yolo, TheLossIsThatOfTheFormula) {
   const Tensor output = filled({1, 6, 1, 1}, 0, 0, 0);

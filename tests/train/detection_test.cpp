@@ -121,6 +121,14 @@ TEST(Detections, WhatIsNoGridIsRefused) {
               evaluation->add(no_objects(2), no_objects(2), -1);
             }).find("outputs N x boxes * (5 + classes) x H x W, targets N x (4 + classes) x H x W"),
             std::string::npos);
+  EXPECT_NE(refusal_of([&] {
+              evaluation->restore(Json::parse(R"({"classes": [{"wanted": 1, "scores": [0.5], "right": []}]})", "state"));
+            }).find("must have as many elements as 'right'"),
+            std::string::npos);
+  EXPECT_NE(refusal_of([&] {
+              evaluation->restore(Json::parse(R"({"classes": [{"wanted": 1, "scores": ["a"], "right": [true]}]})", "state"));
+            }).find("must be numbers, and 'right' true or false"),
+            std::string::npos);
   for (const char* state : {R"({})", R"({"classes": [{"wanted": 1, "scores": [0.5], "right": []}]})",
                             R"({"classes": [{"wanted": 1, "scores": ["a"], "right": [true]}]})"})
     EXPECT_NE(refusal_of([&] { evaluation->restore(Json::parse(state, "state")); }).find("state of the evaluation 'detection'"),
