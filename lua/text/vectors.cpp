@@ -5,8 +5,8 @@
 #include "lua/tensor.h"
 #include "src/core/cores.h"
 #include "src/io/compress.h"
+#include "src/vectors/files/vector_file.h"
 #include "src/vectors/trained_vectors.h"
-#include "src/vectors/vector_file.h"
 #include "src/vectors/vector_tests.h"
 
 namespace perigee {

@@ -172,7 +172,7 @@ class QuadTree {
       at = inside(cells_[at], p);
     }
   }
-  // What the cell holds so far are points at one place.
+  // The cell holds points at one place alone so far.
   void split(size_t at) {
     const auto first = static_cast<int32_t>(cells_.size());
     const Point middle = cells_[at].middle;

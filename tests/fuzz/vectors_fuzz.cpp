@@ -6,7 +6,7 @@
 #include "kernels/pair_loops.h"
 #include "src/core/error.h"
 #include "src/core/warning.h"
-#include "src/vectors/vector_file.h"
+#include "src/vectors/files/vector_file.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace perigee {

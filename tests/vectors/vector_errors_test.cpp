@@ -7,9 +7,9 @@
 
 #include "src/core/error.h"
 #include "src/io/zip.h"
+#include "src/vectors/files/vector_file.h"
 #include "src/vectors/graph_walks.h"
 #include "src/vectors/trained_vectors.h"
-#include "src/vectors/vector_file.h"
 #include "src/vectors/vector_tests.h"
 
 namespace perigee {

@@ -1,5 +1,5 @@
 // Files of other programs ($PERIGEE_DATA/models/wordvectors), our own, damaged ones; and what vectors say of one another.
-#include "src/vectors/vector_file.h"
+#include "src/vectors/files/vector_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #include "src/core/error.h"
 #include "src/nn/initializers/fill.h"
-#include "src/vectors/vector_file.h"
+#include "src/vectors/files/vector_file.h"
 
 namespace perigee {
 

@@ -1,4 +1,4 @@
-#include "src/vectors/vector_file.h"
+#include "src/vectors/files/vector_file.h"
 
 #include <algorithm>
 #include <charconv>
@@ -10,7 +10,7 @@
 #include "src/io/base64.h"
 #include "src/io/compress.h"
 #include "src/io/zip.h"
-#include "src/vectors/fasttext_file.h"
+#include "src/vectors/files/fasttext_file.h"
 
 namespace perigee {
 namespace {

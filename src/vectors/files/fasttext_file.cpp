@@ -1,4 +1,4 @@
-#include "src/vectors/fasttext_file.h"
+#include "src/vectors/files/fasttext_file.h"
 
 #include <cmath>
 #include <cstring>
