@@ -25,7 +25,7 @@ from gensim.models import KeyedVectors, Word2Vec
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 folder, seed = sys.argv[1], int(sys.argv[2])
-walks = [line.split() for line in open(folder + "/walks.txt")]
+walks = [line.split() for line in open(folder + "/sentences.txt")]
 Word2Vec(walks, vector_size=64, window=5, negative=5, sg=1, sample=0, min_count=1, epochs=3, seed=seed, workers=1).wv.save_word2vec_format(folder + "/gensim.txt")
 order = numpy.random.default_rng(seed).permutation(600)
 scores = {}
@@ -60,7 +60,7 @@ def main():
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             (folder / "edges.txt").write_text("".join(f"{a} {b}\n" for a, b in edges))
-            with open(folder / "walks.txt", "w") as out:
+            with open(folder / "sentences.txt", "w") as out:
                 for _ in range(10):
                     for node in draw.sample(range(NODES), NODES):
                         walk = [node]
@@ -68,7 +68,7 @@ def main():
                             walk.append(draw.choice(near[walk[-1]]))
                         out.write(" ".join(map(str, walk)) + "\n")
             common = ["--size", "64", "--epochs", "3", "--threads", "1", "--seed", seed, "--sample", "0"]
-            run([PROGRAM, "vectors", "train", folder / "walks.txt", "--out", folder / "walks.vec", "--unit", "blank", "--min-count", "1", *common])
+            run([PROGRAM, "vectors", "train", folder / "sentences.txt", "--out", folder / "walks.vec", "--unit", "blank", "--min-count", "1", *common])
             run([PROGRAM, "vectors", "train", folder / "edges.txt", "--out", folder / "graph.vec", "--graph", "true", *common])
             for kind in ("walks", "graph"):
                 (folder / f"{kind}.vec").rename(folder / f"{kind}.txt")
