@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "repl/commands/command.h"
-#include "repl/commands/data_prepare.h"
+#include "repl/commands/train/prepare_data.h"
 #include "src/core/error.h"
 #include "src/data/table/analysis.h"
 #include "src/data/table/steps.h"

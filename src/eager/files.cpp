@@ -4,11 +4,11 @@
 #include <cstdio>
 
 #include "src/core/error.h"
+#include "src/io/archive/zip.h"
 #include "src/io/csv.h"
 #include "src/io/image.h"
 #include "src/io/npy.h"
 #include "src/io/safetensors.h"
-#include "src/io/zip.h"
 
 namespace perigee {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "kernels/convert.h"
 #include "src/core/error.h"
-#include "src/io/zip.h"
+#include "src/io/archive/zip.h"
 
 namespace perigee {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "src/data/arrays.h"
 #include "src/data/documents.h"
-#include "src/data/picture_options.h"
 #include "src/data/records/record_set.h"
 #include "src/data/sound/sound_source.h"
+#include "src/data/sources/picture_options.h"
 #include "src/data/table/prepared.h"
 #include "src/data/table_source.h"
 #include "src/data/text_source.h"

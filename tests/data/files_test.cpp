@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "src/data/loader.h"
+#include "src/io/archive/tar.h"
 #include "src/io/compress.h"
 #include "src/io/npy.h"
-#include "src/io/tar.h"
 #include "tests/data/fixtures.h"
 #include "tests/io/temporary.h"
 

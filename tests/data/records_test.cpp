@@ -182,7 +182,7 @@ TEST(Records, KeepPicturesAsTheirFilesAre) {
   EXPECT_NE(message_of([&] { open_folder(folder / "numbers", R"(,"size":3)"); }).find("these records hold arrays"), std::string::npos);
 }
 
-// Of a chain, what is the same in each epoch is stored; the rest goes on around the records.
+// The part of a chain that is the same in each epoch is stored; the rest goes on around the records.
 TEST(Records, AreCutBeforeWhatDraws) {
   const Json leaf = parse(R"({"type":"records","folder":"out"})");
   const auto around = [&](const std::string& text, bool encoded = false) { return prepared_part(parse(text), leaf, encoded); };
@@ -334,7 +334,7 @@ void write_pieces(const std::string& folder) {
                                                 hash + R"("]})"));
 }
 
-// What `work` is refused with has this in it.
+// The message that `work` is refused with has this in it.
 void expect_refusal(const std::string& text, const std::function<void()>& work) {
   const std::string message = message_of(work);
   EXPECT_NE(message.find(text), std::string::npos) << message;

@@ -1,6 +1,6 @@
 // Parquet and Arrow: whatever is accepted has columns as long as its rows, and can be written as text.
 #include "src/core/error.h"
-#include "src/data/table/columnar.h"
+#include "src/data/table/columnar/columnar.h"
 #include "src/io/codec/blocks.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,6 +1,6 @@
 #include "src/core/error.h"
+#include "src/io/archive/zip.h"
 #include "src/io/npy.h"
-#include "src/io/zip.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

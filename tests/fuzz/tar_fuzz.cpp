@@ -1,4 +1,4 @@
-#include "src/io/tar.h"
+#include "src/io/archive/tar.h"
 
 #include "src/core/error.h"
 #include "tests/fuzz/fuzz.h"

@@ -9,10 +9,10 @@
 #include <cstring>
 
 #include "src/core/error.h"
+#include "src/io/archive/tar.h"
 #include "src/io/csv.h"
 #include "src/io/image.h"
 #include "src/io/npy.h"
-#include "src/io/tar.h"
 #include "tests/io/pictures.h"
 
 namespace perigee {

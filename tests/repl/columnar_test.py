@@ -54,7 +54,7 @@ def milliseconds(text):
 
 def same(found, wanted):
     if isinstance(wanted, bytes):
-        # What is no UTF-8 becomes U+FFFD in JSON.
+        # Bytes that are no UTF-8 become U+FFFD in JSON.
         return isinstance(found, str) and found.replace("\ufffd", "") == wanted.decode(errors="ignore").replace("\ufffd", "")
     if isinstance(wanted, datetime.datetime):
         wanted = wanted.isoformat().replace("+00:00", "")

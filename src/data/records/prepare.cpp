@@ -10,8 +10,8 @@
 #include <filesystem>
 
 #include "src/core/thread_team.h"
-#include "src/data/encoded.h"
 #include "src/data/fingerprint.h"
+#include "src/data/records/encoded.h"
 #include "src/data/sound/rated.h"
 #include "src/data/streams.h"
 #include "src/io/digest.h"
@@ -170,7 +170,7 @@ class Preparation {
                                      .hint = "more records in each: --shard-records"});
   }
 
-  // What decides the bytes. A folder has one plan.
+  // The plan is all that decides the bytes. A folder has one.
   void keep_plan() {
     Json plan(Json::Object{{"format", kFormat},
                            {"data", prepared_},

@@ -27,7 +27,7 @@ struct PreparedRecords {
 PreparedRecords prepare_records(const DataSource& source, const Json& description, const std::string& folder,
                                 const PrepareOptions& options);
 
-// What of a job's data can be made once: `stored` is a source whose examples are the same in each epoch, `around` reads records in its place,
+// A job's data, cut where chance begins: `stored` is a source whose examples are the same in each epoch, `around` reads records in its place,
 // which `leaf` describes, and does the rest: random transforms and what comes after them. With `encoded` the innermost source is stored.
 struct PreparedPart {
   Json stored, around;

@@ -30,7 +30,7 @@ Json fields_json(const RecordFields& fields);
 // Error(data) at `where`.
 RecordFields fields_of(const Json& json, const std::string& where);
 
-// What the numbers of a field are, over all examples; parts are merged in their order.
+// Figures of the numbers of a field, over all examples; parts are merged in their order.
 struct FieldStatistics {
   int64_t count = 0, not_finite = 0;
   double mean = 0, squares = 0, least = 0, most = 0;  // squares: sum of squared deviations from the mean

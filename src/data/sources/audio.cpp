@@ -9,12 +9,12 @@
 
 #include "src/data/sound/rated.h"
 #include "src/data/sound/sound_source.h"
+#include "src/io/archive/tar.h"
 #include "src/io/compress.h"
 #include "src/io/confined.h"
 #include "src/io/csv.h"
 #include "src/io/sound/resample.h"
 #include "src/io/sound/sound.h"
-#include "src/io/tar.h"
 
 namespace perigee {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "src/data/array_source.h"
 #include "src/data/concat_source.h"
+#include "src/io/archive/tar.h"
 #include "src/io/compress.h"
 #include "src/io/confined.h"
-#include "src/io/tar.h"
 
 namespace perigee {
 namespace {

@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "src/data/table.h"
+#include "src/io/archive/tar.h"
 #include "src/io/compress.h"
 #include "src/io/confined.h"
-#include "src/io/tar.h"
 #include "src/text/term_bag.h"
 
 namespace perigee {

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "src/data/encoded.h"
-#include "src/data/picture_options.h"
+#include "src/data/records/encoded.h"
+#include "src/data/sources/picture_options.h"
 #include "src/io/confined.h"
 #include "src/io/image.h"
 #include "src/io/store/store.h"

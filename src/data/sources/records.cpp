@@ -7,9 +7,9 @@
 #include <mutex>
 #include <optional>
 
-#include "src/data/picture_options.h"
 #include "src/data/records/record_set.h"
 #include "src/data/sound/rated.h"
+#include "src/data/sources/picture_options.h"
 
 namespace perigee {
 namespace {
@@ -107,7 +107,7 @@ class RecordsSource : public DataSource, public RatedSource {
     }
   }
 
-  // What a file says becomes an index: -1, which counts for nothing, or a class.
+  // A label becomes an index: it is a class, or -1, which counts for nothing.
   void check_labels(const Field& field, const std::byte* values, int64_t index) const {
     const auto check = [&](int64_t label) {
       if (label < -1 || label >= field.classes)

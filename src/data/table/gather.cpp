@@ -18,7 +18,7 @@ void gather(const std::vector<T>& from, const std::vector<int64_t>& which, T gap
   for (size_t i = 0; i < which.size(); ++i) to[i] = which[i] < 0 ? gap : from[static_cast<size_t>(which[i])];
 }
 
-// Of texts, or of the items of lists.
+// Gathers texts, or the items of lists.
 template <class T>
 void gather_pieces(const Column& from, const T& content, const std::vector<int64_t>& which, std::vector<uint64_t>& ends, T& to) {
   size_t sum = 0;

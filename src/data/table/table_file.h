@@ -9,7 +9,7 @@
 #include <string>
 
 #include "src/data/table/byte_stream.h"
-#include "src/data/table/columnar.h"
+#include "src/data/table/columnar/columnar.h"
 #include "src/data/table/csv_parser.h"
 #include "src/data/table/frame.h"
 

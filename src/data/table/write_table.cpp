@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "src/core/error.h"
+#include "src/io/archive/zip.h"
 #include "src/io/npy.h"
-#include "src/io/zip.h"
 
 namespace perigee::tables {
 namespace {

@@ -65,7 +65,7 @@ class Shard {
   bool compressed(int64_t block) const;
   int64_t rows(int64_t block) const;
   size_t block_bytes(int64_t block) const;
-  // Of a block that is not compressed: as it lies in the file. Thread-safe, and allocates nothing.
+  // A block that is not compressed, as it lies in the file. Thread-safe, and allocates nothing.
   ShardBlock block(int64_t number) const;
   // The same of any block, in memory of its own.
   ShardBlock block(int64_t number, Bytes& memory) const;

@@ -46,7 +46,7 @@ BlockBuilder::Encoded BlockBuilder::encode() const {
   }
   Encoded block{.stored = {}, .bytes = plain.size()};
   if (level_ > 0 && plain.size() <= kMostCompressed) zstd_compress(plain, level_, block.stored);
-  // What compression does not make smaller is read faster as it is.
+  // A block that compression does not make smaller is read faster as it is.
   if (block.stored.empty() || block.stored.size() >= plain.size() - plain.size() / 16) block.stored = std::move(plain);
   block.hash = xxh3_64(block.stored);
   return block;

@@ -208,7 +208,7 @@ class Join : public Step {
   std::string how_, where_;
   std::vector<size_t> keys_;
   std::unordered_multimap<uint64_t, int64_t> rows_of_;
-  // Of align: the times' columns, and the right rows of each key by time.
+  // For align: the times' columns, and the right rows of each key by time.
   std::string time_, right_time_, match_;
   int64_t within_ = INT64_MAX;
   std::unordered_map<uint64_t, std::vector<int64_t>> by_time_;

@@ -7,7 +7,7 @@
 
 #include "src/core/error.h"
 #include "src/data/table/aggregate.h"
-#include "src/data/table/column_values.h"
+#include "src/data/table/columnar/column_values.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/time_text.h"
 
@@ -112,7 +112,7 @@ class Resample : public Step {
     const auto op = static_cast<Aggregate>(std::find(std::begin(kAggregates), std::end(kAggregates), name) - std::begin(kAggregates));
     Column column = aggregate(op, sorted, spec, grid.groups, static_cast<int64_t>(grid.begins.size()), where_);
     if (column.type != spec.type) spec = {.name = spec.name, .type = column.type};
-    // What is no number, such as a key, stays what it was.
+    // A key, or whatever else is no number, stays as it was.
     if (!numbers && found == ops_.end()) fill_previous(column, grid, there);
     else if (fill_ == "previous") fill_previous(column, grid, there);
     else if (fill_ == "linear" && is_numeric(column.type)) column = filled_linear(column, grid, there), spec.type = Type::real;

@@ -1,9 +1,9 @@
-#include "src/data/table/columnar.h"
+#include "src/data/table/columnar/columnar.h"
 
 #include <algorithm>
 
-#include "src/data/table/arrow/arrow_file.h"
-#include "src/data/table/parquet/parquet_file.h"
+#include "src/data/table/columnar/arrow/arrow_file.h"
+#include "src/data/table/columnar/parquet/parquet_file.h"
 
 namespace perigee::tables {
 namespace {
@@ -26,7 +26,7 @@ std::unique_ptr<ColumnarFile> open_columnar(const std::string& path, std::string
   if (open == nullptr) return nullptr;
   auto file = std::make_shared<MappedFile>(path);
   const std::span<const std::byte> content = file->bytes();
-  // What is compressed as a whole is no file that can be read from its middle.
+  // A file that is compressed as a whole cannot be read from its middle.
   if (opener_of(as_text(content.first(std::min<size_t>(content.size(), 16)))) != open) return nullptr;
   return open(path, content, std::move(file));
 }

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "src/data/table/columnar.h"
+#include "src/data/table/columnar/columnar.h"
 
 namespace perigee::tables::arrow {
 

@@ -1,10 +1,10 @@
-#include "src/data/table/arrow/arrow_file.h"
+#include "src/data/table/columnar/arrow/arrow_file.h"
 
 #include <algorithm>
 #include <map>
 
-#include "src/data/table/arrow/arrow_schema.h"
-#include "src/data/table/arrow/arrow_values.h"
+#include "src/data/table/columnar/arrow/arrow_schema.h"
+#include "src/data/table/columnar/arrow/arrow_values.h"
 
 namespace perigee::tables::arrow {
 namespace {
@@ -16,7 +16,7 @@ struct Message {
   uint64_t metadata = 0, size = 0, body = 0, body_size = 0;
 };
 
-// What a batch's dictionaries are when it comes: for each id the messages that make it.
+// A batch's dictionaries as they are when it comes: for each id the messages that make it.
 using Dictionaries = std::map<int64_t, std::vector<Message>>;
 
 class ArrowFile : public ColumnarFile {

@@ -1,4 +1,4 @@
-#include "src/data/picture_options.h"
+#include "src/data/sources/picture_options.h"
 
 #include "src/core/warning.h"
 

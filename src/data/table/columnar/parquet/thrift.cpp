@@ -1,4 +1,4 @@
-#include "src/data/table/parquet/thrift.h"
+#include "src/data/table/columnar/parquet/thrift.h"
 
 #include "src/core/error.h"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/data/table/parquet/metadata.h"
+#include "src/data/table/columnar/parquet/metadata.h"
 
 namespace perigee::tables::parquet {
 

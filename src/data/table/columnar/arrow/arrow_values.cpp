@@ -1,10 +1,10 @@
-#include "src/data/table/arrow/arrow_values.h"
+#include "src/data/table/columnar/arrow/arrow_values.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "src/data/table/column_values.h"
-#include "src/data/table/columnar.h"
+#include "src/data/table/columnar/column_values.h"
+#include "src/data/table/columnar/columnar.h"
 #include "src/io/codec/blocks.h"
 #include "src/io/codec/zstd.h"
 

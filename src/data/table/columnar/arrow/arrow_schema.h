@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "src/data/table/arrow/flatbuffer.h"
+#include "src/data/table/columnar/arrow/flatbuffer.h"
 #include "src/data/table/frame.h"
 
 namespace perigee::tables::arrow {

@@ -1,4 +1,4 @@
-#include "src/data/table/arrow/arrow_schema.h"
+#include "src/data/table/columnar/arrow/arrow_schema.h"
 
 namespace perigee::tables::arrow {
 namespace {

@@ -31,7 +31,7 @@ struct FlatBytes {
 
 class FlatTable;
 
-// Of structs or offsets of `width` bytes.
+// Elements are structs or offsets of `width` bytes.
 struct FlatVector {
   const FlatBytes* in = nullptr;
   size_t begin = 0, count = 0, width = 0;

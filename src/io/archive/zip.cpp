@@ -1,4 +1,4 @@
-#include "src/io/zip.h"
+#include "src/io/archive/zip.h"
 
 #include <zlib.h>
 

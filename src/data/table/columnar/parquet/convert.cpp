@@ -1,8 +1,8 @@
 // Values of pages as a table's columns have them: times in milliseconds, decimals as doubles, halves, texts of identifiers.
 #include <cstring>
 
-#include "src/data/table/column_values.h"
-#include "src/data/table/parquet/parquet_file.h"
+#include "src/data/table/columnar/column_values.h"
+#include "src/data/table/columnar/parquet/parquet_file.h"
 
 namespace perigee::tables::parquet {
 namespace {

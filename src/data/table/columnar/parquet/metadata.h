@@ -1,4 +1,4 @@
-// What a Parquet file says of itself: columns and where the pages of each row group lie. https://github.com/apache/parquet-format
+// A Parquet file describes itself: columns and where the pages of each row group lie. https://github.com/apache/parquet-format
 #pragma once
 
 #include <cstdint>

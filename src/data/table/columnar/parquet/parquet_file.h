@@ -5,9 +5,9 @@
 #include <span>
 #include <string>
 
-#include "src/data/table/columnar.h"
-#include "src/data/table/parquet/encodings.h"
-#include "src/data/table/parquet/metadata.h"
+#include "src/data/table/columnar/columnar.h"
+#include "src/data/table/columnar/parquet/encodings.h"
+#include "src/data/table/columnar/parquet/metadata.h"
 
 namespace perigee::tables::parquet {
 

@@ -1,4 +1,4 @@
-#include "src/data/table/column_values.h"
+#include "src/data/table/columnar/column_values.h"
 
 #include <charconv>
 #include <cmath>

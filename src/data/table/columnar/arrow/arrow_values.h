@@ -1,7 +1,7 @@
 // The columns of one record batch, in the order of the schema.
 #pragma once
 
-#include "src/data/table/arrow/arrow_schema.h"
+#include "src/data/table/columnar/arrow/arrow_schema.h"
 
 namespace perigee::tables::arrow {
 
@@ -14,7 +14,7 @@ class BatchReader {
   int64_t rows() const { return rows_; }
   // The next field. Error(data) for what does not lie in the body.
   Column column(const ArrowField& field);
-  // Of the next field, which has a dictionary; -1: missing.
+  // The places in a dictionary that the next field has; -1: missing.
   std::vector<int64_t> places(const ArrowField& field);
   void skip(const ArrowField& field);
 

@@ -1,4 +1,4 @@
-#include "repl/commands/data_prepare.h"
+#include "repl/commands/train/prepare_data.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "src/data/table/parquet/encodings.h"
+#include "src/data/table/columnar/parquet/encodings.h"
 
 #include <algorithm>
 #include <bit>

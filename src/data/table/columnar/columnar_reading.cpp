@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "src/core/error.h"
-#include "src/data/table/columnar.h"
+#include "src/data/table/columnar/columnar.h"
 #include "src/data/table/table_file.h"
 
 namespace perigee::tables {

@@ -1,4 +1,4 @@
-#include "src/data/table/parquet/parquet_file.h"
+#include "src/data/table/columnar/parquet/parquet_file.h"
 
 #include <algorithm>
 

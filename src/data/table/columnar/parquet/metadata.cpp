@@ -1,9 +1,9 @@
-#include "src/data/table/parquet/metadata.h"
+#include "src/data/table/columnar/parquet/metadata.h"
 
 #include <cstring>
 
 #include "src/core/error.h"
-#include "src/data/table/parquet/thrift.h"
+#include "src/data/table/columnar/parquet/thrift.h"
 
 namespace perigee::tables::parquet {
 namespace {

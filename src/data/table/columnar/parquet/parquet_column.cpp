@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "src/core/error.h"
-#include "src/data/table/parquet/parquet_file.h"
+#include "src/data/table/columnar/parquet/parquet_file.h"
 #include "src/io/codec/blocks.h"
 #include "src/io/codec/zstd.h"
 
@@ -152,7 +152,7 @@ class ColumnReader {
 
   int level_bits() const { return static_cast<int>(std::bit_width(static_cast<unsigned>(leaf_.depth))); }
 
-  // Of a page of version 1, in front of its values. How many values are there; `bytes` is what follows.
+  // Reads the levels in front of the values of a page of version 1. How many values are there; `bytes` is the rest.
   size_t read_first_levels(const PageHead& head, Span& bytes, size_t values) {
     if (leaf_.depth == 0) return values;
     if (head.levels == 4) return read_packed_levels(bytes, values);
@@ -230,7 +230,7 @@ class ColumnReader {
     column_.ends.reserve(column_.ends.size() + values);
   }
 
-  // What is there, side by side behind what the column has.
+  // Puts the values that are there side by side behind those of the column.
   void append(const Values& values, size_t there) {
     if (column_.type == Type::real) {
       column_.real.insert(column_.real.end(), values.real.begin(), values.real.end());
