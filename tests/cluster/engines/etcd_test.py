@@ -217,7 +217,7 @@ def nonsense_is_one_error():
     try:
         with Cluster() as cluster:
             cluster.write_job(epochs=1)
-            for number in range(40):
+            for number in range(20):
                 words = [("status", address), ("train", address),
                          ("train", "job.json", "--workers", "1", "--lease", address, "--epochs", "1")][2 if number % 10 == 9 else number % 2]
                 begun = time.monotonic()
