@@ -56,8 +56,8 @@ local later = {
   averaging = "perigee.policies",
   compile = "perigee.differentiate", grad = "perigee.differentiate", jacobian = "perigee.differentiate", value_and_grad = "perigee.differentiate",
   tokenizer = "perigee.text.tokenizer", train_tokenizer = "perigee.text.tokenizer",
-  variational = "perigee.variational",
-  boltzmann = "perigee.boltzmann",
+  variational = "perigee.unlabelled.variational",
+  boltzmann = "perigee.unlabelled.boltzmann",
   word_vectors = "perigee.text.word_vectors", load_vectors = "perigee.text.word_vectors",
   tsne = "perigee.text.layouts", kmeans = "perigee.text.layouts",
 }
