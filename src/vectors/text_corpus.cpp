@@ -6,9 +6,9 @@
 #include "src/core/error.h"
 #include "src/io/compress.h"
 #include "src/io/confined.h"
-#include "src/io/tar.h"
+#include "src/io/archive/tar.h"
 #include "src/io/text.h"
-#include "src/io/zip.h"
+#include "src/io/archive/zip.h"
 
 namespace perigee {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "src/core/error.h"
-#include "src/io/zip.h"
+#include "src/io/archive/zip.h"
 #include "src/vectors/files/vector_file.h"
 #include "src/vectors/graph_walks.h"
 #include "src/vectors/trained_vectors.h"

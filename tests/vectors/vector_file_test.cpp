@@ -10,7 +10,7 @@
 
 #include "src/core/error.h"
 #include "src/io/compress.h"
-#include "src/io/zip.h"
+#include "src/io/archive/zip.h"
 #include "src/vectors/vector_tests.h"
 
 namespace perigee {

@@ -12,7 +12,7 @@
 #include <set>
 
 #include "src/core/error.h"
-#include "src/io/zip.h"
+#include "src/io/archive/zip.h"
 #include "src/vectors/subwords_of.h"
 #include "src/vectors/trained_vectors.h"
 
