@@ -129,6 +129,35 @@ TEST(Loss, FocalSmoothsLabels) {
               -0.25 * 0.9 * (1 - p) * (1 - p) * std::log(p) - 0.75 * 0.1 * p * p * std::log(1 - p), 1e-12);
 }
 
+// The other answer is meant with a probability of s / 2: the mean of the losses of both.
+TEST(Loss, HingesSmoothLabels) {
+  const Tensor x = rows({1, 3}, {0.3, -1.2, 0.5}), y = rows({1, 3}, {1, -1, 1}), other = rows({1, 3}, {-1, 1, -1});
+  EXPECT_NEAR(values_of(R"({"type": "hinge", "label_smoothing": 0.2})", x, y)[0], 0.9 * (0.7 + 0 + 0.5) + 0.1 * (1.3 + 2.2 + 1.5), 1e-12);
+  EXPECT_NEAR(values_of(R"({"type": "squared_hinge", "label_smoothing": 0.2})", x, y)[0],
+              0.9 * (0.49 + 0 + 0.25) + 0.1 * (1.69 + 4.84 + 2.25), 1e-12);
+  for (const std::string type : {"hinge", "squared_hinge"}) {
+    const std::string half = R"({"type": ")" + type + R"(", "label_smoothing": 1, "weights": [1, 2, 3], "reduction": "mean"})",
+                      plain = R"({"type": ")" + type + R"(", "weights": [1, 2, 3], "reduction": "mean"})";
+    EXPECT_NEAR(values_of(half, x, y)[0], (values_of(plain, x, y)[0] + values_of(plain, x, other)[0]) / 2, 1e-12) << type;
+    EXPECT_EQ(values_of(R"({"type": ")" + type + R"(", "label_smoothing": 0})", x, y), values_of('"' + type + '"', x, y));
+  }
+}
+
+TEST(Loss, OtherLossesOfClassesSmoothLabels) {
+  // sum(q * log(q / softmax(x))) of NumPy, where q = 0.7 y + 0.1
+  EXPECT_NEAR(
+      values_of(R"({"type": "kl_divergence", "label_smoothing": 0.3})", rows({1, 3}, {0.3, -1.2, 2}), rows({1, 3}, {0.1, 0.7, 0.2}))[0],
+      1.4236273386421372, 1e-12);
+  const auto p = [](double v) { return 1 / (1 + std::exp(-v)); };
+  const double hits = 0.9 * p(0.7) + 0.1 * p(-0.4) + 0.9 * p(1.1), all = p(0.7) + p(-0.4) + p(1.1) + 1.9;
+  EXPECT_NEAR(values_of(R"({"type": "f_measure", "label_smoothing": 0.2})", rows({3, 1}, {0.7, -0.4, 1.1}), rows({3}, {1, 0, 1}))[0],
+              1 - 2 * hits / all, 1e-9);
+  // Each label applies with a probability of its own: 0.95 and 0.05.
+  const double pairs = 0.95 * 0.95 * std::exp(-0.2 - 0.8) + 0.05 * 0.05 * std::exp(0.8 + 0.2) + 2 * 0.95 * 0.05;
+  EXPECT_NEAR(values_of(R"({"type": "multi_label", "label_smoothing": 0.1})", rows({1, 2}, {0.8, -0.2}), rows({1, 2}, {1, 0}))[0], pairs,
+              1e-12);
+}
+
 TEST(Loss, LargeLogitsStayFinite) {
   const Tensor x = rows({1, 2}, {800, -800}), y = rows({1, 2}, {0, 1});
   for (const char* loss :

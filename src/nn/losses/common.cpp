@@ -91,6 +91,13 @@ Value reduced(const Config& options, Value values) {
 
 Value smoothed_yes(Value y, double smoothing) { return smoothing > 0 ? y * (1 - smoothing) + 0.5 * smoothing : y; }
 
+Value hinge_loss(const Config& options, Value output, Value target, Value (*f)(Value)) {
+  const double smoothing = options.number("label_smoothing");
+  const Value margin = matched_target(options, output, target) * output;
+  const Value meant = f(1.0 - margin);
+  return reduced(options, smoothing > 0 ? (1 - smoothing / 2) * meant + smoothing / 2 * f(1.0 + margin) : meant);
+}
+
 Value binary_terms(const Config& options, Value output, Value target) {
   const double smoothing = options.number("label_smoothing");
   const Value inner = before_link(output, "sigmoid"), x = inner ? inner : output;

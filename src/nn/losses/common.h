@@ -35,6 +35,14 @@ Value reduced(const Config& options, Value values);
 
 // Yes or no as 1 or 0, each moved half of `smoothing` towards the other.
 Value smoothed_yes(Value y, double smoothing);
+// A hinge of targets -1 and 1: f(1 - y x), where f is 0 below 0. "label_smoothing" takes the mean over both answers, of which the other one is
+// meant with a probability of half the smoothing: a smoothed target y (1 - s) would only make outputs longer. Options weights, reduction.
+Value hinge_loss(const Config& options, Value output, Value target, Value (*f)(Value));
+inline constexpr Option kHingeOptions[] = {
+    {"label_smoothing", "number", "0", "mean of the loss over both answers, the other one with half this probability", {0, 1}},
+    {"weights", "list of numbers", "1 each", "one number for each output or class"},
+    {"reduction", "name", "sum", "inside the example", {}, {"mean", "sum"}}};
+inline constexpr Option kSmoothingOption{"label_smoothing", "number", "0", "share of the target that is spread over all classes", {0, 1}};
 // softplus(x) - x y: -y log p - (1 - y) log(1 - p) with p = sigmoid(x), for logits x of any size. Option label_smoothing.
 Value binary_terms(const Config& options, Value output, Value target);
 

@@ -35,7 +35,8 @@ const LossDef loss_ctc{
     .doc =
         "-log of the probability that the steps of logits [N, C, T] spell the labels [N, L], each up to its first -1, wherever they stand: "
         "repeated classes count once and blanks not at all (Graves et al., 2006). Steps beyond the input's lengths do not count. The value "
-        "is not divided by the number of labels. Options: blank, zero_infinity.",
+        "is not divided by the number of labels. There is no label_smoothing: a step has no target that could be spread. Options: blank, "
+        "zero_infinity.",
     .schema = {.options = kOptions},
     .build = build,
     .build_of_steps = build_of_steps,

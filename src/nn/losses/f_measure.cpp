@@ -24,12 +24,13 @@ Value build(Graph& graph, const Config& options, Value output, Value target) {
     p = reshape(probability, Shape{output.shape()[0]});
     y = reshape(matched_target(options, output, target), Shape{output.shape()[0]});
   }
+  y = smoothed_yes(y, options.number("label_smoothing"));
   const Value hits = reduce_sum(y * p, {0}, true), found = reduce_sum(p, {0}, true), there = reduce_sum(y, {0}, true);
   const Value f = (1 + b2) * hits / (b2 * there + found + 1e-12);
   return broadcast_to(1.0 - f, Shape{output.shape()[0]});
 }
 
-constexpr Option kOptions[] = {{"beta", "number", "1", "weight of recall", {1e-6, 1e6}}};
+constexpr Option kOptions[] = {kSmoothingOption, {"beta", "number", "1", "weight of recall", {1e-6, 1e6}}};
 
 }  // namespace
 
@@ -37,12 +38,12 @@ extern const LossDef loss_f_measure;
 const LossDef loss_f_measure{.name = "f_measure",
                              .doc =
                                  "1 - F-beta of the batch, from probabilities of a yes (sigmoid of one output, or the second of two "
-                                 "softmax outputs). The batch is taken as a whole. Option: beta (1).",
+                                 "softmax outputs). The batch is taken as a whole. Options: beta (1), label_smoothing.",
                              .schema = {.options = kOptions},
                              .build = build,
                              .link = "sigmoid",
                              .whole_batch = true,
-                             .example = R"({"type": "f_measure", "beta": 2})",
+                             .example = R"({"type": "f_measure", "beta": 2, "label_smoothing": 0.1})",
                              .example_output = "[1]",
                              .example_target = "binary"};
 

@@ -4,22 +4,18 @@ namespace perigee {
 namespace {
 
 Value build(Graph&, const Config& options, Value output, Value target) {
-  const Value y = matched_target(options, output, target);
-  return reduced(options, relu(1.0 - y * output));
+  return hinge_loss(options, output, target, [](Value x) { return relu(x); });
 }
-
-constexpr Option kOptions[] = {{"weights", "list of numbers", "1 each", "one number for each output or class"},
-                               {"reduction", "name", "sum", "inside the example", {}, {"mean", "sum"}}};
 
 }  // namespace
 
 extern const LossDef loss_hinge;
 const LossDef loss_hinge{
     .name = "hinge",
-    .doc = "max(0, 1 - y x) with targets -1 and 1. Options: weights, reduction (inside the example: \"mean\" or \"sum\").",
-    .schema = {.options = kOptions},
+    .doc = "max(0, 1 - y x) with targets -1 and 1. Options: label_smoothing, weights, reduction (inside the example: \"mean\" or \"sum\").",
+    .schema = {.options = kHingeOptions},
     .build = build,
-    .example = R"({"type": "hinge"})",
+    .example = R"({"type": "hinge", "label_smoothing": 0.2})",
     .example_output = "[4]",
     .example_target = "sign"};
 

@@ -4,28 +4,33 @@ namespace perigee {
 namespace {
 
 Value build(Graph& graph, const Config& options, Value output, Value target) {
-  const Value inner = before_link(output, "softmax"), logits = inner ? inner : output, y = matched_target(options, output, target);
+  const Value inner = before_link(output, "softmax"), logits = inner ? inner : output;
+  const double smoothing = options.number("label_smoothing");
+  Value y = matched_target(options, output, target);
+  if (smoothing > 0) y = y * (1 - smoothing) + smoothing / static_cast<double>(y.shape()[1]);
   const Value log_p = graph.apply("log_softmax", {logits}, Json(Json::Object{{"axis", Json(1)}}));
   // y log y is 0 at 0.
   const Value entropy = y * log(maximum(y, number_like(y, 1e-30)));
   return reduced(options, entropy - y * log_p);
 }
 
-constexpr Option kOptions[] = {{"weights", "list of numbers", "1 each", "one number for each output or class"},
+constexpr Option kOptions[] = {kSmoothingOption,
+                               {"weights", "list of numbers", "1 each", "one number for each output or class"},
                                {"reduction", "name", "sum", "inside the example", {}, {"mean", "sum"}}};
 
 }  // namespace
 
 extern const LossDef loss_kl_divergence;
-const LossDef loss_kl_divergence{.name = "kl_divergence",
-                                 .doc =
-                                     "Kullback-Leibler divergence of the output, as softmax, from the target distribution. Takes logits; a "
-                                     "softmax as the last layer is looked through.",
-                                 .schema = {.options = kOptions},
-                                 .build = build,
-                                 .link = "softmax",
-                                 .example = R"({"type": "kl_divergence"})",
-                                 .example_output = "[4]",
-                                 .example_target = "probability"};
+const LossDef loss_kl_divergence{
+    .name = "kl_divergence",
+    .doc =
+        "Kullback-Leibler divergence of the output, as softmax, from the target distribution. Takes logits; a "
+        "softmax as the last layer is looked through. Options: label_smoothing, weights, reduction (\"mean\" or \"sum\").",
+    .schema = {.options = kOptions},
+    .build = build,
+    .link = "softmax",
+    .example = R"({"type": "kl_divergence", "label_smoothing": 0.1})",
+    .example_output = "[4]",
+    .example_target = "probability"};
 
 }  // namespace perigee
