@@ -65,7 +65,7 @@ struct StepFigures {
   bool overflowed = false;    // in f16: the step changed nothing but the loss scale
 };
 
-enum class Numbers : uint8_t { model, states, slots };  // model: parameters and states
+enum class Numbers : uint8_t { model, states, slots, average };  // model: parameters and states
 
 class StepEngine {
  public:
@@ -94,6 +94,14 @@ class StepEngine {
                                       const std::atomic<bool>* cancel) = 0;
   virtual double update(const std::byte* gradient_sum) = 0;
   virtual void commit_states() = 0;
+
+  // An engine whose numbers are not the host's may add up the gradients of a step's batches where they are. The first begins a sum; the last
+  // leaves it where update(nullptr) looks for it.
+  virtual bool adds_up() const { return false; }
+  virtual GradientReport add_gradient(const Batch&, const StepInfo&, bool /*first*/, bool /*last*/, const std::atomic<bool>*) { return {}; }
+  // And the average of the weights: queued behind the steps that are queued, and void with a step that is not finite.
+  virtual bool averages() const { return false; }
+  virtual void add_to_average(double /*share*/) {}
 
   virtual CarriedRows* carried() const { return nullptr; }  // once build() was called
   virtual int64_t sub_batch() const = 0;

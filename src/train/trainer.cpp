@@ -34,7 +34,7 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options) : t_(job, option
   count_steps(config);
   if (t_.objective) turns_ = std::make_unique<ObjectiveTurns>(job, t_);
   try {
-    average_ = WeightAverage::of(t_.job, t_.model->params());
+    t_.average = WeightAverage::of(t_.job, t_.model->params());
   } catch (const Error& error) {
     throw t_.job.placed(error);
   }
@@ -83,8 +83,7 @@ void Trainer::count_steps(const Config& config) {
 
 void Trainer::initialize_values() {
   t_.initialize_values();
-  if (turns_) turns_->initialize();
-  if (average_) average_->begin_again(0);
+  if (t_.average) t_.average->begin_again(0);
   engine_->host_changed(Numbers::model);
   engine_->host_changed(Numbers::slots);
   position_ = origin_;
@@ -152,6 +151,18 @@ void Trainer::set_loss_scale(const LossScale& scale) {
   assert(t_.scale);
   t_.scale = scale;
   engine_->loss_scale_changed();
+}
+
+WeightAverage* Trainer::average() {
+  if (!t_.average) return nullptr;
+  engine_->fetch(Numbers::average);
+  engine_->host_changed(Numbers::average);
+  return t_.average.get();
+}
+
+const WeightAverage* Trainer::average() const {
+  if (t_.average) engine_->fetch(Numbers::average);
+  return t_.average.get();
 }
 
 bool Trainer::finished() const {
@@ -257,11 +268,11 @@ std::vector<std::string> Trainer::class_names() const {
 }
 
 Trainer::InUse::InUse(Trainer& trainer) : trainer_(trainer.averaged() ? &trainer : nullptr) {
-  if (trainer_) trainer_->average_->exchange(trainer_->model().params());
+  if (trainer_) trainer_->average()->exchange(trainer_->model().params());
 }
 
 Trainer::InUse::~InUse() {
-  if (trainer_) trainer_->average_->exchange(trainer_->model().params());
+  if (trainer_) trainer_->average()->exchange(trainer_->model().params());
 }
 
 Json Trainer::evaluate(const std::string& part, const std::atomic<bool>* stop) {

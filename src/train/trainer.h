@@ -5,6 +5,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -85,10 +86,10 @@ class Trainer {
   const Optimizer& optimizer() const { return *t_.optimizer; }
   const DataSource& train_source() const { return *t_.source; }
   // The average that the job's "ema" or "swa" makes of the weights after each step; null: neither.
-  WeightAverage* average() { return average_.get(); }
-  const WeightAverage* average() const { return average_.get(); }
+  WeightAverage* average();
+  const WeightAverage* average() const;
   // The numbers of the network as it is judged, used and stored: the average's once it has begun, laid out as the model's.
-  bool averaged() const { return average_ && average_->ready(); }
+  bool averaged() const { return t_.average && t_.average->ready(); }
   // While one lives, model() has these. Between steps; evaluate() sees to it by itself.
   class InUse {
    public:
@@ -155,6 +156,9 @@ class Trainer {
   void cut_gradient(size_t bytes);
   double next_learning_rate() const;                                                    // of the next update, by its schedule
   const std::vector<Optimizer::Range>& gradient_buckets() const { return t_.buckets; }  // elements; cover the block
+  // Steps do not count in the average by themselves any more: the numbers count when the caller says so, for so many results and epochs from 1.
+  void average_results() { averages_results_ = true; }
+  void count_result(int64_t result, int64_t epoch, bool epoch_ends) { average_numbers(result, epoch, epoch_ends); }
   // Schedules look at examples committed, rules at updates made: what all replicas together have done.
   void set_position(const Position& position) { position_ = position; }
   void plan_examples(int64_t planned) { planned_examples_ = planned; }
@@ -212,13 +216,16 @@ class Trainer {
   struct Queued {
     StepReport report;
     Position before;
+    int64_t averaged_before = 0;  // updates of the average
   };
   void count_steps(const Config& config);
   void add_to_average(const StepReport& report);
+  void average_numbers(int64_t step, int64_t epoch, bool epoch_ends);
+  bool averages_ahead() const;
   std::unique_ptr<Loader> make_loader(int64_t batch) const;
   // trainer_parts.cpp: steps of several batches
   struct Parts {
-    Storage sum;                    // of the gradients, laid out as the parameters
+    std::optional<Storage> sum;     // of the gradients, laid out as the parameters; none where the engine adds up
     std::vector<std::byte> states;  // as before the step
     Batch batch;
     StepFigures figures;
@@ -228,6 +235,7 @@ class Trainer {
   const Batch& part_of(const Batch& batch, int64_t begin, int64_t size);
   void step_in_parts(const StepTask& task);
   bool add_part(const StepTask& task, int64_t begin, int64_t size);
+  bool adds_up_there(const StepTask& task) const { return engine_->adds_up() && !task.exchange; }
   size_t depth() const;
   void plan_from_here();
   StepInfo step_info(const Batch& batch) const;
@@ -248,10 +256,6 @@ class Trainer {
 
   TrainingSetup t_;
   std::unique_ptr<StepEngine> engine_;
-  std::unique_ptr<ObjectiveTurns> turns_;  // of the objectives after the first; null: the job has none
-  StepFigures turn_figures_;
-  StepOutcome turn_outcome_ = StepOutcome::done;
-  std::unique_ptr<WeightAverage> average_;
   std::unique_ptr<Parts> parts_;  // null: a step is one batch to the engine
   std::unique_ptr<Loader> loader_;
   std::vector<Hook*> hooks_;
@@ -263,7 +267,8 @@ class Trainer {
   PredictionOptions predictor_options_;
   int64_t planned_examples_ = 0, max_steps_ = 0, planned_epochs_ = 0;  // planned_epochs_ 0: steps alone count
   int measured_ = 0;
-  Position position_, origin_;
+  bool averages_results_ = false;
+  Position position_;
 };
 
 }  // namespace perigee

@@ -10,9 +10,9 @@ namespace perigee {
 void Trainer::make_parts() {
   if (engine_->most_at_once() == t_.batch) return;
   const Params& params = t_.model->params();
-  parts_ = std::make_unique<Parts>(Parts{
-      .sum = Storage(params.block_bytes()), .states = std::vector<std::byte>(params.state_bytes().size()), .batch = {}, .figures = {}});
-  cut_gradient(params.block_bytes());
+  parts_ =
+      std::make_unique<Parts>(Parts{.sum = {}, .states = std::vector<std::byte>(params.state_bytes().size()), .batch = {}, .figures = {}});
+  if (!engine_->adds_up()) cut_gradient(params.block_bytes());
 }
 
 // Rows of `batch`; valid until the next call.
@@ -33,10 +33,16 @@ const Batch& Trainer::part_of(const Batch& batch, int64_t begin, int64_t size) {
 // False when the sum is of no use; the outcome says why.
 bool Trainer::add_part(const StepTask& task, int64_t begin, int64_t size) {
   Parts& parts = *parts_;
-  const std::byte* const sum = parts.sum.data();
-  GradientTarget target{.to = parts.sum.data()};
-  if (begin > 0) target.add = {&sum, 1};
-  const GradientReport got = engine_->sum_gradient(part_of(task.batch, begin, size), task.info, target, task.cancel);
+  const Batch& part = part_of(task.batch, begin, size);
+  GradientReport got;
+  if (adds_up_there(task)) {
+    got = engine_->add_gradient(part, task.info, begin == 0, begin + size == task.batch.size, task.cancel);
+  } else {
+    const std::byte* const sum = parts.sum->data();
+    GradientTarget target{.to = parts.sum->data()};
+    if (begin > 0) target.add = {&sum, 1};
+    got = engine_->sum_gradient(part, task.info, target, task.cancel);
+  }
   if (got.cancelled) parts.outcome = StepOutcome::cancelled;
   else if (!got.finite) parts.outcome = StepOutcome::not_finite;
   if (parts.outcome != StepOutcome::done) return false;
@@ -51,6 +57,8 @@ void Trainer::step_in_parts(const StepTask& task) {
   Parts& parts = *parts_;
   parts.figures = {};
   parts.outcome = StepOutcome::done;
+  const bool there = adds_up_there(task);
+  if (!there && !parts.sum) parts.sum = Storage(t_.model->params().block_bytes());
   const std::span<const std::byte> states = std::as_const(*this).states();
   std::copy(states.begin(), states.end(), parts.states.begin());
   const int64_t count = t_.batch / t_.at_once, at_once = std::max(t_.at_once, (task.batch.size + count - 1) / count);
@@ -61,9 +69,9 @@ void Trainer::step_in_parts(const StepTask& task) {
       return;
     }
   t_.optimizer->begin_step(task.progress, 1.0 / task.weight);
-  if (task.exchange) (*task.exchange)({parts.sum.data(), parts.sum.bytes()}, task.batch);
+  if (task.exchange) (*task.exchange)({parts.sum->data(), parts.sum->bytes()}, task.batch);
   const PhaseScope scope(t_.times, TracePhase::update);
-  parts.figures.gradient_norm = engine_->update(parts.sum.data());
+  parts.figures.gradient_norm = engine_->update(there ? nullptr : parts.sum->data());
 }
 
 }  // namespace perigee

@@ -73,7 +73,9 @@ Trainer::Queued Trainer::queue_step(const Batch& batch, const std::atomic<bool>*
                                   .got = std::to_string(batch.size) + " examples from number " + std::to_string(batch.ids[0]),
                                   .expected = "at least one step of one example",
                                   .hint = "leave such examples out, or take larger batches"});
-  Queued step{.report = {.step = position_.step + 1, .epoch = batch.epoch, .examples = batch.size, .weight = weight}, .before = position_};
+  Queued step{.report = {.step = position_.step + 1, .epoch = batch.epoch, .examples = batch.size, .weight = weight},
+              .before = position_,
+              .averaged_before = t_.average ? t_.average->count() : 0};
   const StepTask task{.batch = batch,
                       .info = step_info(batch),
                       .progress = step_progress(),
@@ -85,6 +87,7 @@ Trainer::Queued Trainer::queue_step(const Batch& batch, const std::atomic<bool>*
   else engine_->queue(task);
   step.report.learning_rate = t_.optimizer->learning_rate();
   advance(batch, &step.report.epoch_ends);
+  if (averages_ahead()) add_to_average(step.report);
   return step;
 }
 
@@ -96,6 +99,7 @@ StepOutcome Trainer::take_step(const Queued& step, StepReport* report) {
   const StepOutcome outcome = parts_ ? parts_->outcome : turns_ ? turn_outcome_ : engine_->take(&figures);
   if (outcome != StepOutcome::done) {
     position_ = step.before;
+    if (t_.average) t_.average->begin_again(step.averaged_before);
     return outcome;
   }
   *report = step.report;
@@ -103,17 +107,23 @@ StepOutcome Trainer::take_step(const Queued& step, StepReport* report) {
   if (t_.model->spec().classes > 0) report->accuracy = static_cast<double>(figures.correct) / static_cast<double>(report->examples);
   report->gradient_norm = figures.gradient_norm;
   report->skipped = figures.overflowed;
-  if (turns_) report->objectives = turns_->reports();
-  if (average_ && !report->skipped) add_to_average(*report);
+  if (!averages_ahead() && !report->skipped) add_to_average(*report);
   if (t_.scale) report->loss_scale = static_cast<double>(t_.scale->scale), report->skipped_steps = t_.scale->skipped;
   return outcome;
 }
 
+// Where steps run ahead the average does so too, behind each. A step that may be skipped is looked at first: it does not count.
+bool Trainer::averages_ahead() const { return t_.average && depth() > 1; }
+
 void Trainer::add_to_average(const StepReport& report) {
-  const auto epoch = static_cast<int64_t>(report.epoch - origin_.epoch) + 1;
-  if (!average_->counts(report.step - origin_.step, epoch, report.epoch_ends)) return;
+  if (!averages_results_) average_numbers(report.step, static_cast<int64_t>(report.epoch) + 1, report.epoch_ends);
+}
+
+void Trainer::average_numbers(int64_t step, int64_t epoch, bool epoch_ends) {
+  if (!t_.average || !t_.average->counts(step, epoch, epoch_ends)) return;
   const PhaseScope scope(t_.times, TracePhase::update);
-  average_->add(std::as_const(*this).model().params(), t_.team);
+  if (engine_->averages()) engine_->add_to_average(t_.average->next_share());
+  else t_.average->add(std::as_const(*this).model().params(), t_.team);
 }
 
 // A hook asks for a step while the run has the next one queued already.
@@ -203,7 +213,7 @@ bool Trainer::run(const std::atomic<bool>& stop) {
 }
 
 // So many steps are on their way at once.
-size_t Trainer::depth() const { return exchange_ || parts_ || turns_ || average_ ? 1 : engine_->depth(); }
+size_t Trainer::depth() const { return exchange_ || parts_ || (t_.average && t_.scale) ? 1 : engine_->depth(); }
 
 // False when it was stopped.
 bool Trainer::run_steps(const std::atomic<bool>& stop) {

@@ -17,6 +17,7 @@
 #include "src/model/step_weights.h"
 #include "src/train/loss_scale.h"
 #include "src/train/trainer_options.h"
+#include "src/train/weight_average.h"
 
 namespace perigee {
 
@@ -58,6 +59,8 @@ struct TrainingSetup {
   std::vector<Optimizer::Range> buckets;  // of the gradient; empty until it is cut
   // Empty unless the precision is "fp16". While steps are on a device, the device's is newer.
   std::optional<LossScale> scale;
+  // By the job's "ema" or "swa"; null: neither. While steps are on a device, the device's may be newer.
+  std::unique_ptr<WeightAverage> average;
   int64_t streams = 0;  // lanes of the examples (src/data/streams.h); 0: they stand alone
   int64_t batch = 0;    // of one step: on several GPUs, of all of them
   int64_t at_once = 0;  // likewise, of one of the batches that "accumulate" makes a step of

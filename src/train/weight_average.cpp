@@ -52,8 +52,14 @@ bool WeightAverage::counts(int64_t step, int64_t epoch, bool epoch_ends) const {
   return step >= first_ && (step - first_) % every_ == 0;
 }
 
-void WeightAverage::add(const Params& params, ThreadTeam& team) {
+double WeightAverage::next_share() {
   const double share = count_ == 0 ? 1 : epochwise_ ? 1 / static_cast<double>(count_ + 1) : 1 - decay_;
+  ++count_;
+  return share;
+}
+
+void WeightAverage::add(const Params& params, ThreadTeam& team) {
+  const double share = next_share();
   const BlockMath& math = block_math(params.dtype());
   team.run([&](Team& of) {
     const int64_t elements = params.block_elements(), begin = elements * of.rank() / of.size(),
@@ -71,7 +77,6 @@ void WeightAverage::add(const Params& params, ThreadTeam& team) {
       std::memcpy(states_.data() + at, now, static_cast<size_t>(elements) * dtype_bytes(spec.dtype));
     else block_math(spec.dtype).approach(now, share, elements, states_.data() + at);
   }
-  ++count_;
 }
 
 void WeightAverage::exchange(Params& params) {

@@ -31,6 +31,8 @@ class WeightAverage {
 
   // Whether the numbers after this step count; steps and epochs from 1.
   bool counts(int64_t step, int64_t epoch, bool epoch_ends) const;
+  // How much the numbers after this step count, which are then taken as added: 1 for the first, whose copy the average becomes.
+  double next_share();
   void add(const Params& params, ThreadTeam& team);
   // The model's numbers become those of the average and these the model's, and back.
   void exchange(Params& params);

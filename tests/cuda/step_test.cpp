@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/block_math.h"
 #include "src/tensor/tensor.h"
 #include "tests/cuda/shim/shim.h"
 
@@ -31,6 +32,31 @@ std::vector<std::pair<shim::Order, T>> in_every_order(std::initializer_list<T> v
   for (const shim::Order order : shim::kOrders)
     for (const T value : values) all.emplace_back(order, value);
   return all;
+}
+
+template <class T>
+void expect_approach() {
+  constexpr int64_t kElements = 100'003;
+  const std::vector<float> first = drawn(kElements + 7);
+  const std::vector<T> from(first.begin() + 7, first.end()), to(first.begin(), first.end() - 7);
+  constexpr Dtype kDtype = sizeof(T) == 8 ? Dtype::f64 : Dtype::f32;
+  for (const auto& [order, stopped] : in_every_order<int32_t>({0, 1})) {
+    shim::set_order(order);
+    const shim::Array<T> goal("the weights", from, 16), average("the average", to, 16);
+    const shim::Array<int32_t> word("stopped", std::vector<int32_t>{stopped});
+    CudaQueue queue;
+    cuda_steps().approach(
+        {.from = goal.data(), .to = average.data(), .elements = kElements, .dtype = kDtype, .share = 0.1, .stopped = word.data()}, queue);
+    EXPECT_EQ(queue.status, 0);
+    std::vector<T> expected = to;
+    if (!stopped) block_math(kDtype).approach(from.data(), 0.1, kElements, expected.data());
+    EXPECT_EQ(average.read(), expected);
+  }
+}
+
+TEST(CudaSteps, ApproachHasTheHostsBits) {
+  expect_approach<float>();
+  expect_approach<double>();
 }
 
 TEST(CudaSteps, CommitAnyNumberOfStates) {

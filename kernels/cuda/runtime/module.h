@@ -29,7 +29,7 @@ inline constexpr int kCudaNotReady = 600, kCudaTimeout = 909;
 // Functions that return an int give 0 or a code for message(). Streams, events and graphs are the runtime's handles.
 struct CudaModule {
   // Grows with every change of what is below: a module of another build is refused.
-  static constexpr uint32_t kVersion = 10;
+  static constexpr uint32_t kVersion = 11;
   uint32_t version = kVersion;
   // 0, or a code for message(): where there is no driver, no device, ...
   int (*device_count)(int* count) = nullptr;

@@ -376,6 +376,26 @@ void weigh(const CudaWeighCall& call, CudaQueue& queue) {
   else on.launch(weigh_kernel<float>, blocks_for(call.elements), kThreads, call);
 }
 
+// Reads 8 bytes an element of f32 and writes 4.
+template <class T>
+__global__ void __launch_bounds__(kThreads) approach_kernel(const T* from, T* to, int64_t elements, T share, const int32_t* stopped) {
+  begin_kernel();
+  if (*stopped != 0) return;
+  for (int64_t i = thread_of_grid(); i < elements; i += threads_of_grid()) to[i] += share * (from[i] - to[i]);
+}
+
+template <class T>
+void approach_in(const CudaApproachCall& call, Launches& on) {
+  on.launch(approach_kernel<T>, blocks_for(call.elements), kThreads, static_cast<const T*>(call.from), static_cast<T*>(call.to),
+            call.elements, static_cast<T>(call.share), call.stopped);
+}
+
+void approach(const CudaApproachCall& call, CudaQueue& queue) {
+  Launches on(queue, "approach");
+  if (call.dtype == Dtype::f64) approach_in<double>(call, on);
+  else approach_in<float>(call, on);
+}
+
 }  // namespace
 
 const CudaSteps& cuda_steps() {
@@ -388,7 +408,8 @@ const CudaSteps& cuda_steps() {
                                .end_scaled = end_scaled,
                                .combine = combine,
                                .settle = settle,
-                               .weigh = weigh};
+                               .weigh = weigh,
+                               .approach = approach};
   return steps;
 }
 

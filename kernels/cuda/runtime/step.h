@@ -105,6 +105,17 @@ struct CudaWeighCall {
   const int32_t* stopped = nullptr;
 };
 
+// A step of an average over time, f32 or f64: to += share * (from - to), with the bits of src/train/weight_average.h. Does nothing if stopped
+// is set.
+struct CudaApproachCall {
+  const void* from = nullptr;
+  void* to = nullptr;
+  int64_t elements = 0;
+  Dtype dtype = Dtype::f32;
+  double share = 1;
+  const int32_t* stopped = nullptr;
+};
+
 // Norms of gradients by groups of windows, with the bits of src/optim/clip.h: squares are summed over pieces of kNormPiece elements.
 constexpr int64_t kNormPiece = 4096;
 enum class CudaNorms : int32_t { cut, renormalize };  // down to the threshold; to norm 1
@@ -146,6 +157,7 @@ struct CudaSteps {
   void (*combine)(const CudaCombineCall&, CudaQueue&) = nullptr;
   void (*settle)(const CudaSettleCall&, CudaQueue&) = nullptr;
   void (*weigh)(const CudaWeighCall&, CudaQueue&) = nullptr;
+  void (*approach)(const CudaApproachCall&, CudaQueue&) = nullptr;
 };
 
 // The table of the module.

@@ -28,8 +28,9 @@ void DeviceEngine::open_gpus() {
 
 void DeviceEngine::make_team() {
   if (team_) {  // its numbers are not lost with it
-    fetch(Numbers::model), fetch(Numbers::slots);
+    fetch(Numbers::model), fetch(Numbers::slots), fetch(Numbers::average);
     fetch_loss_scale();
+    average_.reset();
     team_.reset();
   }
   plans_ = std::make_unique<PlanSet>(*t_.model, PlanSet::Kind::training, Backend::cuda, &t_.tuning);
@@ -38,6 +39,8 @@ void DeviceEngine::make_team() {
   team_ = std::make_unique<DeviceTeam>(*gpus_, *t_.model, &t_.slots, *plans_, *t_.optimizer, *t_.source, t_.fields(), t_.seed, t_.tuning,
                                        t_.scale ? &*t_.scale : nullptr,
                                        t_.weights->used() ? 0 : room.data_set);  // weights are looked at on the host
+  if (t_.batch != t_.at_once) team_->keep_sums();
+  if (t_.average) average_ = std::make_unique<DeviceAverage>(team_->model(), *t_.average);
   // One arena, for evaluation too if there is room: then nothing grows later.
   team_->reserve(gpus_->free_bytes() > room.need.arena() ? room.need.arena() : room.need.training);
   if (t_.options.check) team_->check_kernels();
@@ -130,6 +133,14 @@ GradientReport DeviceEngine::sum_gradient(const Batch& batch, const StepInfo& in
   return report;
 }
 
+GradientReport DeviceEngine::add_gradient(const Batch& batch, const StepInfo& info, bool first, bool last,
+                                          const std::atomic<bool>* cancel) {
+  const PhaseScope scope(t_.times, TracePhase::compute, batch.size);
+  const DeviceReport got = compute(batch, info, cancel, false);
+  if (got.finite) team_->add_to_sum(first, last);
+  return {.examples = batch.size, .loss_sum = got.loss_sum, .correct = got.correct, .finite = got.finite, .cancelled = cancel && *cancel};
+}
+
 // Each bucket is told of while the GPU computes the rest.
 GradientReport DeviceEngine::sum_buckets(const Batch& batch, const StepInfo& info, const GradientTarget& target,
                                          const std::atomic<bool>* cancel) {
@@ -160,16 +171,25 @@ DeviceMemory DeviceEngine::planned_memory(int64_t) const {
   return planned_device_memory(t_, perigee::share_of(*gpus_, t_.at_once), team_->resident());
 }
 
+DeviceMemory DeviceEngine::device_memory() const {
+  DeviceMemory held = team_->memory();
+  if (average_) held.average = average_->bytes();
+  return held;
+}
+
 void DeviceEngine::fetch(Numbers numbers) const {
   DeviceModel& model = team_->model();
-  if (numbers == Numbers::model) model.to_host();
+  if (numbers == Numbers::average) {
+    if (average_) average_->to_host();
+  } else if (numbers == Numbers::model) model.to_host();
   else if (numbers == Numbers::states) model.states_to_host();
   else model.slots_to_host();
 }
 
 void DeviceEngine::host_changed(Numbers numbers) {
   if (!team_) return;  // it will begin with the host's
-  if (numbers == Numbers::model) team_->host_changed();
+  if (numbers == Numbers::average) average_->host_changed();
+  else if (numbers == Numbers::model) team_->host_changed();
   else if (numbers == Numbers::states) team_->host_changed_states();
   else team_->host_changed_slots();
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/train/device/device_average.h"
 #include "src/train/device/device_room.h"
 #include "src/train/device/device_team.h"
 #include "src/train/step_engine.h"
@@ -35,6 +36,10 @@ class DeviceEngine final : public StepEngine {
     return team_->gradient_norm();
   }
   void commit_states() override { team_->commit_states(); }
+  bool adds_up() const override { return true; }
+  GradientReport add_gradient(const Batch& batch, const StepInfo& info, bool first, bool last, const std::atomic<bool>* cancel) override;
+  bool averages() const override { return true; }
+  void add_to_average(double share) override { average_->add(share, team_->stopped()); }
 
   int64_t sub_batch() const override { return t_.at_once; }
   int64_t most_at_once() const override { return t_.at_once; }
@@ -51,7 +56,7 @@ class DeviceEngine final : public StepEngine {
   DeviceModel* device_model() const override { return gpus_->size() == 1 ? &team_->model() : nullptr; }
   std::byte* device_gradient() const override { return gpus_->size() == 1 ? team_->gradient() : nullptr; }
   int64_t share_of(int64_t batch) const override { return perigee::share_of(*gpus_, batch).examples; }
-  DeviceMemory device_memory() const override { return team_->memory(); }
+  DeviceMemory device_memory() const override;
   std::vector<DeviceTaken> device_taken() const override { return team_->taken(); }
 
  private:
@@ -73,8 +78,9 @@ class DeviceEngine final : public StepEngine {
   std::unique_ptr<GpuGroup> gpus_;
   std::unique_ptr<PlanSet> plans_;
   std::unique_ptr<DeviceTeam> team_;
-  std::vector<std::byte> gradient_;        // the host's copy
-  std::optional<DeviceReport> exchanged_;  // figures of a step with an exchange, which is complete when it was queued
+  std::unique_ptr<DeviceAverage> average_;  // null where the job has none
+  std::vector<std::byte> gradient_;         // the host's copy
+  std::optional<DeviceReport> exchanged_;   // figures of a step with an exchange, which is complete when it was queued
 };
 
 }  // namespace perigee

@@ -7,6 +7,7 @@
 #include "kernels/round_up.h"
 #include "src/graph/plan_compiler.h"
 #include "src/tensor/bytes.h"
+#include "src/train/device/device_average.h"
 #include "src/train/device/device_update.h"
 
 namespace perigee {
@@ -56,6 +57,8 @@ DeviceMemory plan_device_memory(const DeviceMemoryQuestion& q) {
   DeviceMemory need{.parameters = block + (q.model.spec().half ? device_bytes(half_block_bytes(params)) : 0),
                     .states = device_bytes(params.state_bytes().size()),
                     .gradients = block + (q.scaled ? 2 : 1) * kDeviceBorder};
+  if (q.summed) need.gradients += block;
+  if (q.averaged) need.average = DeviceAverage::bytes_for(params);
   if (q.gpus > 1) {
     if (!params.state_specs().empty()) need.states += device_bytes(state_sum_bytes(params));
     need.gradients += kDeviceBorder;
@@ -107,6 +110,7 @@ std::string DeviceMemory::text() const {
   line("parameters, states", parameters + states);
   line("gradients", gradients);
   line("optimiser", optimizer);
+  if (average > 0) line("average of the weights", average);
   line("activations", arena(),
        "  training " + mebibytes(training) + (evaluation > 0 ? ", evaluation " + mebibytes(evaluation) + ", one after the other" : ""));
   line("constants", constants);

@@ -33,6 +33,7 @@ struct StepLayout {
 // In bytes of the device, but for `pinned`, which is the host's.
 struct DeviceMemory {
   size_t parameters = 0, states = 0, gradients = 0, optimizer = 0;
+  size_t average = 0;                   // of the weights: on the first GPU
   size_t training = 0, evaluation = 0;  // arenas; there is one for both, of the larger size
   size_t constants = 0;                 // of the plans
   size_t batches = 0;                   // on their way, and gathered
@@ -42,7 +43,9 @@ struct DeviceMemory {
   size_t pinned = 0;
 
   size_t arena() const { return std::max(training, evaluation); }
-  size_t total() const { return parameters + states + gradients + optimizer + arena() + constants + batches + sums + data_set + replica; }
+  size_t total() const {
+    return parameters + states + gradients + optimizer + average + arena() + constants + batches + sums + data_set + replica;
+  }
   std::string text() const;  // one line for each
 };
 
@@ -67,7 +70,9 @@ struct DeviceMemoryQuestion {
   int64_t gpus = 1;   // of several each has as much
   size_t copied = 0;  // bytes of the largest sum over them, where sums are copies between them
   bool resident = false;
-  bool scaled = false;  // precision "fp16"
+  bool scaled = false;    // precision "fp16"
+  bool summed = false;    // a step has several batches, whose gradients are added up
+  bool averaged = false;  // the job has "ema" or "swa"
 };
 DeviceMemory plan_device_memory(const DeviceMemoryQuestion& question);
 

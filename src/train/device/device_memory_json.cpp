@@ -6,10 +6,13 @@ namespace perigee {
 namespace {
 
 constexpr std::pair<const char*, size_t DeviceMemory::*> kParts[] = {
-    {"parameters", &DeviceMemory::parameters}, {"states", &DeviceMemory::states},     {"gradients", &DeviceMemory::gradients},
-    {"optimizer", &DeviceMemory::optimizer},   {"training", &DeviceMemory::training}, {"evaluation", &DeviceMemory::evaluation},
-    {"constants", &DeviceMemory::constants},   {"batches", &DeviceMemory::batches},   {"sums", &DeviceMemory::sums},
-    {"data_set", &DeviceMemory::data_set},     {"replica", &DeviceMemory::replica},   {"pinned", &DeviceMemory::pinned}};
+    {"parameters", &DeviceMemory::parameters}, {"states", &DeviceMemory::states},
+    {"gradients", &DeviceMemory::gradients},   {"optimizer", &DeviceMemory::optimizer},
+    {"average", &DeviceMemory::average},       {"training", &DeviceMemory::training},
+    {"evaluation", &DeviceMemory::evaluation}, {"constants", &DeviceMemory::constants},
+    {"batches", &DeviceMemory::batches},       {"sums", &DeviceMemory::sums},
+    {"data_set", &DeviceMemory::data_set},     {"replica", &DeviceMemory::replica},
+    {"pinned", &DeviceMemory::pinned}};
 
 }  // namespace
 

@@ -34,7 +34,9 @@ DeviceMemory plan_device(const TrainingSetup& t, PlanSet* plans, PlanSet* evalua
                              .gpus = share.gpus,
                              .copied = copied,
                              .resident = resident,
-                             .scaled = t.scale.has_value()});
+                             .scaled = t.scale.has_value(),
+                             .summed = t.batch != t.at_once,
+                             .averaged = t.average != nullptr});
 }
 
 DeviceMemory planned_device_memory(const TrainingSetup& t, const DeviceShare& share, std::optional<bool> resident) {

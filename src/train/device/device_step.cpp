@@ -205,6 +205,22 @@ void DeviceStep::divide_gradient(double by) {
   gpu_.check(gpu_.module().rounds->pack(in_place, static_cast<CudaStream>(gpu_.queue().stream)), "take the loss scale out of a gradient");
 }
 
+void DeviceStep::keep_sum() {
+  gpu_.select();
+  if (!sum_.data()) sum_ = gpu_.allocate(buffers_.gradient().bytes(), "sums of gradients");
+}
+
+void DeviceStep::add_to_sum(bool first, bool last) {
+  if (first && last) return;
+  gpu_.select();
+  const Params& params = model_.model().params();
+  CudaCombineCall call{.n = 0, .to = last ? gradient() : sum_.data(), .elements = params.block_elements(), .dtype = params.dtype()};
+  if (!first) call.parts[call.n++] = sum_.data();
+  call.parts[call.n++] = gradient();
+  gpu_.module().steps->combine(call, gpu_.queue());
+  gpu_.check_queue("the sum of gradients");
+}
+
 void DeviceStep::update(const std::byte* gradient) {
   assert(in_flight() == 0);
   gpu_.select();
@@ -238,7 +254,8 @@ DeviceMemory DeviceStep::memory() const {
   const size_t block = device_bytes(params.block_bytes());
   return {.parameters = block + (model_.halves().data ? device_bytes(half_block_bytes(params)) : 0),
           .states = device_bytes(params.state_bytes().size()) + buffers_.shared_states().bytes(),
-          .gradients = buffers_.gradient().bytes() + buffers_.words().bytes() + buffers_.shares().bytes() + buffers_.scale().bytes(),
+          .gradients =
+              buffers_.gradient().bytes() + buffers_.words().bytes() + buffers_.shares().bytes() + buffers_.scale().bytes() + sum_.bytes(),
           .optimizer = model_.slots() * block + update_.bytes(),
           .training = model_.arena().bytes(),
           .constants = plans_.bytes(),

@@ -59,6 +59,10 @@ class DeviceStep {
   DeviceReport compute(const Batch& batch, const StepInfo& info);  // the gradient stays on the device
   void gradient_to_host(std::byte* to);
   void divide_gradient(double by);  // float32; queued
+  // Adds up the gradients of several batches in their order: the first begins the sum, which lies where the gradient was after the last.
+  void keep_sum();  // memory for it
+  void add_to_sum(bool first, bool last);
+  const int32_t* stopped() const { return buffers_.stopped(); }
   // By what Optimizer::begin_step() said; a gradient of the host, or null for the one that lies here. The norm is that of take()'s report.
   void update(const std::byte* gradient);
   double gradient_norm() const { return norm_; }
@@ -120,6 +124,7 @@ class DeviceStep {
   StepBuffers buffers_;
   DevicePlans plans_;
   DeviceUpdate update_;
+  GpuMemory sum_;  // of gradients; empty unless a step has several batches
   std::unique_ptr<ResidentData> data_;
   StepProgram program_;
   StepGraphs graphs_;

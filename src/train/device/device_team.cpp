@@ -350,6 +350,22 @@ const std::byte* DeviceTeam::bucket(size_t bucket) {
          static_cast<size_t>(buckets_[bucket].begin) * members_[0]->model.model().params().width();
 }
 
+void DeviceTeam::divide_gradient(double by) {
+  for (const auto& member : members_) member->step.divide_gradient(by);
+  gpus_.first().select();
+}
+
+void DeviceTeam::keep_sums() {
+  for (const auto& member : members_) member->step.keep_sum();
+  gpus_.first().select();
+}
+
+void DeviceTeam::add_to_sum(bool first, bool last) {
+  all_or_none([&] {
+    for (const auto& member : members_) member->step.add_to_sum(first, last);
+  });
+}
+
 void DeviceTeam::update(const std::byte* gradient) {
   if (alone()) {
     members_[0]->step.update(gradient);
@@ -359,6 +375,7 @@ void DeviceTeam::update(const std::byte* gradient) {
   const size_t bytes = members_[0]->model.model().params().block_bytes();
   all_or_none([&] {
     for (const auto& member : members_) {
+      if (!gradient) break;
       member->step.gpu().select();
       member->step.gpu().queue_upload(member->step.gradient(), gradient, bytes);
     }

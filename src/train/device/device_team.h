@@ -55,8 +55,12 @@ class DeviceTeam {
   const std::byte* bucket(size_t bucket);
   DeviceReport end_compute();
   std::byte* gradient() const { return members_[0]->step.gradient(); }
-  void divide_gradient(double by) { members_[0]->step.divide_gradient(by); }  // of one GPU
-  void update(const std::byte* gradient);                                     // null, of one GPU: the one that lies there
+  void divide_gradient(double by);
+  // Sums of the gradients of several batches, kept on each GPU: memory for them, and what add_gradient() of an engine does.
+  void keep_sums();
+  void add_to_sum(bool first, bool last);
+  const int32_t* stopped() const { return members_[0]->step.stopped(); }
+  void update(const std::byte* gradient);  // null: the one that lies there
   double gradient_norm() const { return norm_; }
   void commit_states();
 
