@@ -97,7 +97,7 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
       parts[part] = {evaluator->source().size(), evaluator->source().traits().description, evaluator->task()};
 }
 
-// Refuses steps, and averages of the weights after them, that several workers cannot make together.
+// Refuses steps, and averages of the weights, that several workers cannot make together.
 void ClusterJob::check_steps(const Trainer& probe, bool on_gpus) const {
   const bool in_parts = probe.steps_in_parts() || (on_gpus && accumulate_of(job) > 1);
   if (policy.synchronous(0) && in_parts)
@@ -108,13 +108,15 @@ void ClusterJob::check_steps(const Trainer& probe, bool on_gpus) const {
                                               .expected = "a policy of parameters",
                                               .hint = "averaging = pg.averaging.periodic { every = 5 }, or no 'accumulate': workers add up "
                                                       "gradients as it does"}));
+  if (!policy.served && !policy.partial()) return;
   for (const char* key : {"ema", "swa"})
     if (const Json* given = job.json().find(key); given && !given->is_null())
-      throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": " + key,
-                                                .what = "averages the weights after steps that one process makes",
-                                                .got = "a cluster",
-                                                .expected = "perigee train without --workers, --agents or --listen, or a job without '" +
-                                                            std::string(key) + "': the policy averages the workers' weights"}));
+      throw job.placed(
+          Error(ErrorKind::usage, {.where = job.where() + ": " + key,
+                                   .what = "averages the results of rounds, which all workers have",
+                                   .got = "averaging '" + policy.name + "', where each has its own",
+                                   .expected = "a policy whose rounds end with one result for all",
+                                   .hint = "averaging = pg.averaging.periodic { every = 5 }, or no '" + std::string(key) + "'"}));
 }
 
 std::optional<EvaluationTask> ClusterJob::task_of(const std::string& part) const {

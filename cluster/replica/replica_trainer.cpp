@@ -166,6 +166,7 @@ ReplicaTrainer::ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptio
              trainer_.model().params().block_elements()) {
   if (!plan_.empty()) partial_ = std::make_unique<PartialMerge>(trainer_, block_, outer_, plan_, policy_, welcome.id);
   trainer_.plan_examples(planned_of(trainer_));
+  trainer_.average_results();
   states_before_.resize(trainer_.model().params().state_bytes().size());
   keep_room_for_result();
   put_initial_values();
@@ -267,6 +268,7 @@ void ReplicaTrainer::take_outer_step(const ApplyOrder& order, int64_t workers) {
 }
 
 std::optional<size_t> ReplicaTrainer::apply(const ApplyOrder& order, std::byte* row) {
+  const int64_t before = local_work_ ? result_->position.examples : trainer_.position().examples;
   const bool gradient = staged_ ? staged_gradient_ : policy_.synchronous(progress());
   if (partial_ && !gradient) return apply_partial(order, row);
   const bool merged = order.examples > 0 && !gradient && !order.alone;
@@ -294,7 +296,14 @@ std::optional<size_t> ReplicaTrainer::apply(const ApplyOrder& order, std::byte* 
   set_progress(order.examples_after);
   new_result(order.round);
   merged_norm_ = merged_norm;
+  if (order.examples > 0) count_result(before);
   return std::nullopt;
+}
+
+// "ema" and "swa" average the results of rounds, which are the same for all replicas, and so is the average.
+void ReplicaTrainer::count_result(int64_t examples_before) {
+  const int64_t epoch = trainer_.train_source().size(), begun = examples_before / epoch;
+  trainer_.count_result(round_ + 1, begun + 1, trainer_.position().examples / epoch > begun);
 }
 
 void ReplicaTrainer::set_progress(int64_t examples) {
@@ -392,6 +401,7 @@ SharedBytes ReplicaTrainer::snapshot(bool with_optimizer) {
 std::string ReplicaTrainer::evaluate(const Evaluate& order, const std::atomic<bool>& cancel, std::atomic<int64_t>* evaluated) {
   const PhaseScope scope(trainer_.times(), TracePhase::evaluate, order.end > order.begin ? order.end - order.begin : 0);
   const AtResult at_result(*this);
+  const Trainer::InUse in_use(trainer_);
   Evaluator* evaluator = trainer_.evaluator(order.part);
   if (!evaluator) throw Error(ErrorKind::data, {.where = trainer_.job().where() + ": data", .what = "has no part '" + order.part + "'"});
   if (order.part == "test" || !trainer_.has_part("test")) evaluator->keep_details();  // for the page of the run

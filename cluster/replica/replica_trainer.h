@@ -101,6 +101,7 @@ class ReplicaTrainer {
   std::optional<size_t> add_payloads(ReplicaCodec& codec, const ApplyOrder& order, bool sums, std::byte* row);
   std::optional<size_t> apply_partial(const ApplyOrder& order, std::byte* row);
   void set_progress(int64_t examples);
+  void count_result(int64_t examples_before);
   OuterRound seen_by_outer(int64_t round);
   void take_mean(const ApplyOrder& order, const std::byte* row);
   bool stage_step(const TrainOrder& order, std::byte* row, Contribution* contribution);

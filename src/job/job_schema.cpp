@@ -152,7 +152,8 @@ constexpr Option kJob[] = {
     {"ema",
      "table",
      "none",
-     "an exponential moving average of the weights: what is judged, used and stored as the model",
+     "an exponential moving average of the weights after each step, in a cluster after each round: what is judged, used and stored as the "
+     "model",
      {},
      {},
      nullptr,
@@ -160,7 +161,8 @@ constexpr Option kJob[] = {
     {"swa",
      "table",
      "none",
-     "the mean of the weights after the last epochs, likewise; batch norm gets statistics for it when the run ends",
+     "the mean of the weights after the last epochs, likewise; where one process trains, batch norm gets statistics for it when the run "
+     "ends",
      {},
      {},
      nullptr,

@@ -101,7 +101,7 @@ def workers_make_several_runs():
     assert [each["run"] for each in read("sown/summary.json")["runs"]] == ["seed-3", "seed-4"]
     run("train", "job.json", "--seed", "4", "--workers", "2", "--out", "sown-one", "--log", "json")
     assert read("sown/seed-4/result.json")["figures"]["test.loss"] == figures("sown-one")["test"]["loss"], "as the run alone"
-    write_small("job.json", data=TESTED, swa={})
+    write_small("job.json", data=TESTED, swa={}, averaging="easgd")
     before = tree()
     assert "swa" in run("train", "job.json", "--seeds", "2", "--workers", "2", code=2)
     assert tree() == before, "what is refused leaves no folder"
@@ -272,9 +272,69 @@ def an_average_is_what_a_run_leaves():
     for key in ("ema", "swa"):
         write("job.json", **{**PLAIN, key: {}, "data": {**JOB["data"], "test": {"type": "digits", "size": 64, "part": "test"}}})
         run("train", "job.json", "--out", key, "--log", "json")
-        assert "averages the weights after steps that one process makes" in run("train", "job.json", "--workers", "2", code=2)
         judged = json.loads(run("eval", key, "--log", "json").splitlines()[-1])
         assert abs(judged["test"]["loss"] - figures(key)["test"]["loss"]) < 1e-6, key
+
+
+def numbers_in(path, prefix=""):
+    """The tensors of float32 in a model file whose names begin so; without a prefix those of the model."""
+    raw = pathlib.Path(path).read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    tensors = {}
+    for name, about in json.loads(raw[8:8 + size]).items():
+        of_model = not name.startswith(("__metadata__", "optimizer/", "training/", "outer/"))
+        if (name.startswith(prefix) if prefix else of_model) and about["dtype"] == "F32":
+            begin, end = about["data_offsets"]
+            tensors[name[len(prefix):]] = struct.unpack(f"<{(end - begin) // 4}f", raw[8 + size + begin:8 + size + end])
+    return tensors
+
+
+def average_of(results, examples, share_of):
+    """The average of results of rounds of so many examples: average += share * (numbers - average), by the examples before and after each."""
+    average, count = {}, 0
+    for index, numbers in enumerate(results):
+        share = share_of(index * examples, (index + 1) * examples, count)
+        if not share:
+            continue
+        count += 1
+        for name, now in numbers.items():
+            average[name] = [old + share * (new - old) for old, new in zip(average.get(name, now), now)]
+    return average
+
+
+def workers_average_the_results_of_rounds():
+    """The truth is worked out here, from runs without an average that end after each of the rounds."""
+    size, batch = JOB["data"]["train"]["size"], JOB["data"]["batch"]
+    shares = {"ema": lambda before, after, count: 0.25 if count else 1,
+              "swa": lambda before, after, count: 1 / (count + 1) if before >= size and after // size > before // size else 0}
+    batches, results = 2, []  # of a round
+    job = {**PLAIN, "averaging": "allreduce", "epochs": 3}
+    write("job.json", **job)
+    for steps in range(batches, 3 * size // batch + 1, batches):
+        run("train", "job.json", "--workers", "2", "--steps", str(steps), "--out", f"plain-{steps}", "--log", "json")
+        results.append(numbers_in(f"plain-{steps}/model.safetensors"))
+
+    def averaged(folder, **options):
+        write("job.json", **{**job, **options})
+        run("train", "job.json", "--workers", "2", "--out", folder, "--log", "json")
+        last = sorted(pathlib.Path(folder, "checkpoints").glob("step-*.safetensors"))[-1]
+        return numbers_in(f"{folder}/model.safetensors"), numbers_in(last, "training/")
+
+    for key, options in (("ema", {"decay": 0.75}), ("swa", {"from_epoch": 2})):
+        got, trained = averaged(key, **{key: options})
+        expected = average_of(results, batches * batch, shares[key])
+        assert got.keys() == expected.keys() and got, (got.keys(), expected.keys())
+        for tensor, values in expected.items():
+            assert max(abs(a - b) for a, b in zip(got[tensor], values)) < 1e-5, (key, tensor)
+        assert trained == results[-1], "what trains has the bits of the run without an average"
+    # How long rounds of local steps are depends on the workers' pace. A decay of 0 makes the average the last result.
+    local = {"averaging": {"type": "periodic", "every": 2}}
+    got, trained = averaged("last", ema={"decay": 0}, **local)
+    assert got == {name: trained[name] for name in got} and got
+    got, trained = averaged("local", ema={"decay": 0.75}, **local)
+    assert all(got[name] != trained[name] for name in ("conv.weight", "dense1.weight")), got.keys()
+    write("job.json", **{**PLAIN, "ema": {}, "averaging": "easgd"})
+    assert "averages the results of rounds, which all workers have" in run("train", "job.json", "--workers", "2", code=2)
 
 
 def mixed_examples_train():
@@ -341,7 +401,7 @@ def main():
     tests = [the_rate_falls_and_the_display_says_so, workers_are_told_the_rate, what_workers_cannot_have_is_refused,
              folds_are_tested_on_what_they_were_not_trained_on, seeds_are_those_of_single_runs, workers_make_several_runs, an_interrupted_repetition_goes_on,
              a_dry_run_makes_no_folder, a_dry_run_tells_how_long_a_run_is, a_run_without_a_page_has_it_later, the_rate_that_is_found_is_where_the_mean_falls_fastest,
-             workers_accumulate, an_average_is_what_a_run_leaves, mixed_examples_train, classes_are_balanced, padding_is_not_measured, a_scripts_data_are_found_by_all_that_read]
+             workers_accumulate, workers_average_the_results_of_rounds, an_average_is_what_a_run_leaves, mixed_examples_train, classes_are_balanced, padding_is_not_measured, a_scripts_data_are_found_by_all_that_read]
     print(f"1..{len(tests)}")
     failed = 0
     for number, test in enumerate(tests, 1):
