@@ -48,6 +48,21 @@ std::string figures(const Json& object, size_t most = 2) {
   return text;
 }
 
+// "kind loss 0.03  accuracy 99.33 %; radius loss 0.35  rmse 0.59": of each of several outputs, whose figures are "kind.loss" and so on.
+std::string outputs_text(const Json& object) {
+  constexpr std::string_view kLoss = ".loss";
+  std::string text;
+  for (const auto& [key, value] : object.as_object()) {
+    if (!std::string_view(key).ends_with(kLoss)) continue;
+    const std::string name(key.begin(), key.end() - kLoss.size());
+    Json own = Json::object();
+    for (const char* figure : {"loss", "accuracy", "rmse"})
+      if (const Json* found = object.find(name + "." + figure)) own.set(figure, *found);
+    text += (text.empty() ? "" : "; ") + name + " " + figures(own, 3);
+  }
+  return text;
+}
+
 std::string start_line(const Json& event) {
   std::string text = text_of(event, "name") + ": " + text_of(event, "data") + "; " +
                      grouped(static_cast<int64_t>(number(event, "parameters", 0))) + " parameters; batch " +
@@ -115,6 +130,8 @@ std::string end_lines(const Json& event) {
     text += "\n" + grouped(static_cast<int64_t>(skipped)) + (skipped == 1 ? " step" : " steps") +
             " changed nothing but the loss scale, for gradients that overflowed";
   if (const Json* test = event.find("test")) text += "\ntest " + figures(*test, 4) + "  on " + text_of(event, "test_data");
+  if (const Json* test = event.find("test"); test && test->is_object())
+    if (const std::string outputs = outputs_text(*test); !outputs.empty()) text += "\nof it " + outputs;
   if (const std::string model = text_of(event, "model"); !model.empty()) {
     text += "\nmodel " + model;
     if (const std::string of = text_of(event, "model_of"); !of.empty()) text += " (of " + of + ", the best)";

@@ -15,10 +15,12 @@ namespace perigee {
 
 // The facts about the task that an evaluation needs.
 struct EvaluationTask {
-  int64_t classes = 0;                   // of the target; 0: not a class label
-  std::vector<std::string> class_names;  // empty, or `classes` of them
-  bool sequence = false;                 // the target is a class at each position of a sequence
-  std::optional<int64_t> blank = {};     // of the loss ctc, whose targets are labels of a sequence: the class that stands for none
+  int64_t classes = 0;                    // of the target; 0: not a class label
+  std::vector<std::string> class_names;   // empty, or `classes` of them
+  bool sequence = false;                  // the target is a class at each position of a sequence
+  std::optional<int64_t> blank = {};      // of the loss ctc, whose targets are labels of a sequence: the class that stands for none
+  std::string output = {};                // the name of the network's output that it is about, where there are several with a loss
+  std::vector<EvaluationTask> more = {};  // of the others, which are judged by the default evaluations
 };
 
 // Examples of a sequence task: outputs [N, C, T] as probabilities, targets [N, L].

@@ -17,23 +17,47 @@ namespace {
 constexpr size_t kListed = 64;  // batches that the loader knows of ahead
 
 // A target that the source does not call a label is one where the loss takes it for one.
-EvaluationTask task_of(const Model& model, const Field& target, const Type& output) {
+EvaluationTask task_of(const Model& model, const Json& loss, const Field& target, const Type& output) {
   int64_t classes = target.classes;
   for (const ChoosingInput& input : model.choosing())
     if (classes == 0 && input.scope == "loss" && input.name == target.name && target.shape.elements() == 1) classes = input.count;
   // A class that is ignored stands between the labels and the loss.
-  if (classes == 0 && ignored_class(model.spec().loss) && target.shape.elements() == 1 && output.shape.rank() == target.shape.rank() + 1)
+  if (classes == 0 && ignored_class(loss) && target.shape.elements() == 1 && output.shape.rank() == target.shape.rank() + 1)
     classes = output.shape[0];
-  const std::optional<int64_t> blank = ctc_blank(model.spec().loss);
+  const std::optional<int64_t> blank = ctc_blank(loss);
   const bool sequence =
       classes == 0 && output.shape.rank() == target.shape.rank() + 1 && (target.dtype == Dtype::i64 || target.shape.rank() > 0);
   return {.classes = classes, .class_names = target.class_names, .sequence = sequence || blank, .blank = blank};
 }
 
-// Values that evaluations need beside the output.
+// An output of the network by its number there.
+ModelOutput output_of(const Model& model, int number) {
+  const int main = model.spec().loss_output;
+  return model.outputs().at(static_cast<size_t>(number == main ? 0 : number == 0 ? main : number));
+}
+
+// Values that evaluations need beside the output: where its steps end; of several heads the losses, then the other outputs.
 std::vector<ModelOutput> more_outputs(const Model& model) {
-  if (!ctc_blank(model.spec().loss) || !model.main_output_ends()) return {};
-  return {model.steps_output()};
+  std::vector<ModelOutput> more;
+  if (ctc_blank(model.spec().loss) && model.main_output_ends()) more.push_back(model.steps_output());
+  const std::vector<LossHead>& heads = model.spec().more_heads;
+  for (size_t head = 0; !heads.empty() && head <= heads.size(); ++head) more.push_back(model.head_loss(head));
+  for (const LossHead& head : heads) more.push_back(output_of(model, head.output));
+  return more;
+}
+
+// The main task with those of further heads, whose targets lie behind the main one.
+EvaluationTask tasks_of(const Model& model, std::span<const Field> targets) {
+  const ModelSpec& spec = model.spec();
+  EvaluationTask task = task_of(model, spec.loss, targets[0], model.output_types().at(0));
+  if (spec.more_heads.empty()) return task;
+  task.output = output_of(model, spec.loss_output).name;
+  for (size_t i = 0; i < spec.more_heads.size(); ++i) {
+    const ModelOutput output = output_of(model, spec.more_heads[i].output);
+    task.more.push_back(task_of(model, spec.more_heads[i].loss, targets[i + 1], output.type));
+    task.more.back().output = output.name;
+  }
+  return task;
 }
 
 // A training part whose targets were mixed has distributions, where the others have labels.
@@ -70,7 +94,10 @@ Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Jso
   }
   choices_.emplace(model, *source_, source_->traits().description);
   weights_.emplace(model, *source_);
-  task_ = task_of(model, source_->fields()[static_cast<size_t>(fields_[static_cast<size_t>(target_)])], model.output_types().at(0));
+  std::vector<Field> targets;
+  for (size_t i = 0; i <= model.spec().more_heads.size(); ++i)
+    targets.push_back(source_->fields()[static_cast<size_t>(fields_[static_cast<size_t>(target_) + i])]);
+  task_ = tasks_of(model, targets);
   EvaluationSums(metrics_, task_, where_);  // refuses what does not fit the task
 }
 
@@ -98,6 +125,13 @@ EvaluationSums::EvaluationSums(const Json& metrics, const EvaluationTask& task, 
     }
     names_.push_back(description.is_string() ? description.as_string() : type && type->is_string() ? type->as_string() : "metric");
   }
+  if (task.more.empty()) return;
+  heads_.push_back({.name = task.output, .evaluation = nullptr});
+  for (const EvaluationTask& other : task.more) {
+    const Json defaults = other.sequence ? Json() : default_evaluations(other);
+    const Json& first = defaults.is_array() && !defaults.as_array().empty() ? defaults.as_array().front() : defaults;
+    heads_.push_back({.name = other.output, .evaluation = first.is_null() ? nullptr : make_evaluation(first, other, where + ": metrics")});
+  }
 }
 
 namespace {
@@ -118,15 +152,30 @@ Tensor steps_as_rows(const Tensor& values, int64_t examples, int64_t positions) 
 
 }  // namespace
 
-void EvaluationSums::add(const Inference::Result& result, const Tensor& target, std::span<const double> weights, int64_t positions) {
+// Weights of steps are the main target's own: another head's evaluation goes by those of whole examples alone.
+void EvaluationSums::add_heads(const Inference::Result& result, std::span<const Tensor> targets, std::span<const double> weights) {
+  const auto count = static_cast<size_t>(result.count);
+  const size_t losses = result.more.size() - 2 * heads_.size() + 1, outputs = losses + heads_.size();
+  for (size_t head = 0; head < heads_.size(); ++head) {
+    const Tensor loss = result.more[losses + head].rows(0, result.count).to(Dtype::f64);
+    for (size_t i = 0; i < count; ++i) heads_[head].loss += loss.data<double>()[i];
+    if (!heads_[head].evaluation || (!weights.empty() && weights.size() != count)) continue;
+    heads_[head].evaluation->add(result.more[outputs + head - 1].rows(0, result.count), targets[head - 1], result.count, weights);
+  }
+}
+
+void EvaluationSums::add(const Inference::Result& result, const Tensor& target, std::span<const double> weights, int64_t positions,
+                         std::span<const Tensor> more) {
   const int64_t count = result.count;
+  if (!heads_.empty()) add_heads(result, more, weights);
   for (int64_t i = 0; i < count; ++i) loss_ += result.loss[static_cast<size_t>(i)];
   weight_ += weights.empty() ? static_cast<double>(count) : std::accumulate(weights.begin(), weights.end(), 0.0);
   examples_ += count;
   const Tensor output = result.output.rows(0, count);
   Tensor output_rows, target_rows;
   std::span<const int64_t> ends;
-  if (!result.more.empty()) ends = {result.more[0].data<int64_t>(), static_cast<size_t>(count)};
+  if (task_.blank && result.more.size() > (heads_.empty() ? 0 : 2 * heads_.size() - 1))
+    ends = {result.more[0].data<int64_t>(), static_cast<size_t>(count)};
   std::vector<double> spread;  // weights of examples, at each of their steps
   if (task_.sequence && !task_.blank && count > 0 && positions == 1) {
     positions = target.elements() / target.shape()[0];
@@ -151,6 +200,10 @@ void EvaluationSums::merge(const EvaluationSums& other) {
   weight_ += other.weight_;
   examples_ += other.examples_;
   for (size_t i = 0; i < evaluations_.size(); ++i) evaluations_[i]->merge(*other.evaluations_[i]);
+  for (size_t i = 0; i < heads_.size(); ++i) {
+    heads_[i].loss += other.heads_[i].loss;
+    if (heads_[i].evaluation) heads_[i].evaluation->merge(*other.heads_[i].evaluation);
+  }
 }
 
 Json EvaluationSums::state() const {
@@ -159,6 +212,10 @@ Json EvaluationSums::state() const {
   Json state(
       Json::Object{{"examples", examples_}, {"loss", loss_}, {"evaluations", std::move(states)}});  // a loss that is not finite is null
   if (weight_ != static_cast<double>(examples_)) state.set("weight", weight_);
+  Json heads = Json::array();
+  for (const Head& head : heads_)
+    heads.push(Json(Json::Object{{"loss", head.loss}, {"figures", head.evaluation ? head.evaluation->state() : Json()}}));
+  if (!heads_.empty()) state.set("heads", std::move(heads));
   return state;
 }
 
@@ -168,12 +225,21 @@ void EvaluationSums::restore(const Json& state) {
   weight_ = config.number_in("weight", 0, 0x1p63, static_cast<double>(examples_));
   const Json* loss = config.raw("loss");
   loss_ = loss && loss->is_number() ? loss->as_number() : NAN;
+  const Json* const heads = config.raw("heads");
+  if (heads_.size() != (heads && heads->is_array() ? heads->as_array().size() : 0))
+    config.fail("heads", "are not as many as the job's outputs with a loss", heads ? heads->dump().substr(0, 100) : "nothing",
+                std::to_string(heads_.size()) + ", from a worker with the same job");
   const Json* states = config.raw("evaluations");
   if (!states || !states->is_array() || states->as_array().size() != evaluations_.size())
     config.fail("evaluations", "does not fit the job's metrics", states ? states->dump().substr(0, 100) : "nothing",
                 std::to_string(evaluations_.size()) + " states, from a worker with the same job");
   try {
     for (size_t i = 0; i < evaluations_.size(); ++i) evaluations_[i]->restore(states->as_array()[i]);
+    for (size_t i = 0; i < heads_.size(); ++i) {
+      const Json *loss_of_head = heads->as_array()[i].find("loss"), *figures = heads->as_array()[i].find("figures");
+      heads_[i].loss = loss_of_head && loss_of_head->is_number() ? loss_of_head->as_number() : NAN;
+      if (heads_[i].evaluation) heads_[i].evaluation->restore(figures ? *figures : Json());
+    }
   } catch (const Error& error) {
     Error::Parts parts = error.parts();
     if (parts.hint.empty()) parts.hint = "every worker needs the same version of Perigee";
@@ -198,6 +264,15 @@ Json EvaluationSums::report(const std::string& data) const {
     }
     for (const auto& [key, value] : figures.as_object())
       if (!report.find(key)) report.set(key, value);
+  }
+  for (const Head& head : heads_) {
+    Json figures(Json::Object{{"loss", weight_ > 0 && std::isfinite(head.loss) ? Json(head.loss / weight_) : Json()}});
+    const Json more = head.evaluation ? head.evaluation->result() : Json();
+    for (size_t i = 0; more.is_object() && i < more.as_object().size(); ++i) {
+      const auto& [key, value] = more.as_object()[i];
+      if (!figures.find(key)) figures.set(key, value);
+    }
+    report.set(report.find(head.name) ? "output " + head.name : head.name, std::move(figures));
   }
   return report;
 }
@@ -264,11 +339,13 @@ std::optional<EvaluationSums> Evaluator::pass(int64_t begin, int64_t end, const 
   // The loader's batch goes with the next one; what is on its way needs its targets still.
   std::deque<Tensor> targets;
   std::deque<std::vector<double>> weights;
+  std::deque<std::vector<Tensor>> more_targets;  // of further heads
   const auto take = [&](size_t leave) {
     for (; targets.size() > leave; targets.pop_front()) {
       const Inference::Result& result = inference_.take();
-      sums.add(result, targets.front(), weights.front(), weights_->positions());
+      sums.add(result, targets.front(), weights.front(), weights_->positions(), more_targets.front());
       weights.pop_front();
+      more_targets.pop_front();
       if (details && weights_->used()) details->leave_out_weighted();
       else if (details) details->add(result, targets.front(), taken);
       taken += result.count;
@@ -290,7 +367,11 @@ std::optional<EvaluationSums> Evaluator::pass(int64_t begin, int64_t end, const 
     inference_.queue(rows, count);
     weights.emplace_back();
     if (weights_->used()) weights_->main(batch, weights.back());
-    targets.push_back(inference_.ahead() > 1 ? batch.fields[target_field].clone() : batch.fields[target_field]);
+    const auto kept = [&](size_t field) { return inference_.ahead() > 1 ? batch.fields[field].clone() : batch.fields[field]; };
+    targets.push_back(kept(target_field));
+    more_targets.emplace_back();
+    for (size_t i = 1; i <= model_.spec().more_heads.size(); ++i)
+      more_targets.back().push_back(kept(static_cast<size_t>(fields_[static_cast<size_t>(target_) + i])));
     if (inference_.ahead() == 1) take(0);
     done += count;
   }

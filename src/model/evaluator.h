@@ -20,7 +20,9 @@ class EvaluationSums {
   // `metrics`: a list of descriptions, or one; null: the task's default.
   EvaluationSums(const Json& metrics, const EvaluationTask& task, const std::string& where);
   // `weights`: by StepWeights, as many for each example as `positions` says; empty: all count 1.
-  void add(const Inference::Result& result, const Tensor& target, std::span<const double> weights = {}, int64_t positions = 1);
+  // `more`: the targets of further heads.
+  void add(const Inference::Result& result, const Tensor& target, std::span<const double> weights = {}, int64_t positions = 1,
+           std::span<const Tensor> more = {});
   void merge(const EvaluationSums& other);
   Json state() const;
   void restore(const Json& state);  // Error(data) when it is not of such sums
@@ -28,11 +30,19 @@ class EvaluationSums {
   Json report(const std::string& data) const;
 
  private:
+  void add_heads(const Inference::Result& result, std::span<const Tensor> targets, std::span<const double> weights);
+
   std::vector<std::string> names_;
   std::vector<std::unique_ptr<Evaluation>> evaluations_;
   EvaluationTask task_;
   double loss_ = 0, weight_ = 0;
   int64_t examples_ = 0;
+  struct Head {  // one of several outputs; the first is the main one, whose evaluations are those above
+    std::string name;
+    double loss = 0;
+    std::unique_ptr<Evaluation> evaluation;  // null: the loss says it all
+  };
+  std::vector<Head> heads_;  // none where one output has a loss
 };
 
 // The figures that such a report has as numbers, as runs show and watch them: "loss", "accuracy", "roc.auc".
@@ -55,7 +65,8 @@ class Evaluator {
   Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Json* metrics, const std::string& where,
             std::span<DeviceModel* const> devices = {});
 
-  // {"examples": n, "data": what the source calls itself, "loss": mean, <figures of the first evaluation>, "<name>": {figures of the others}}; null when stopped.
+  // {"examples": n, "data": what the source calls itself, "loss": mean, <figures of the first evaluation>, "<name>": {figures of the others}};
+  // of several outputs with a loss also "<output>": {"loss": ..., figures} for each; null when stopped.
   Json run(const std::atomic<bool>* stop = nullptr);
   // From the next pass on, details of it are kept too: they are in what state() gives, and details() gives those of the last run().
   void keep_details() { keeps_details_ = true; }

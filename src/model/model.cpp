@@ -102,15 +102,33 @@ Value add_head(Graph& graph, const ModelSpec& spec, const Json& loss, const Netw
   return weight == 1 ? value : value * weight;
 }
 
+// All heads, the main one first.
+std::vector<LossHead> heads_of(const ModelSpec& spec) {
+  std::vector<LossHead> heads = {{.output = spec.loss_output, .target = spec.target, .loss = spec.loss, .weight = spec.loss_weight}};
+  heads.insert(heads.end(), spec.more_heads.begin(), spec.more_heads.end());
+  return heads;
+}
+
+Value add_head(Graph& graph, const ModelSpec& spec, const BuiltNetwork& built, const LossHead& head, double weight) {
+  const auto place = static_cast<size_t>(head.output);
+  return add_head(graph, spec, head.loss, head.target, built.outputs.at(place), built.masks.at(place), weight);
+}
+
 Value add_loss(Graph& graph, const ModelSpec& spec, const BuiltNetwork& built) {
-  const auto output = [&](int place) { return built.outputs.at(static_cast<size_t>(place)); };
-  const auto mask = [&](int place) { return built.masks.at(static_cast<size_t>(place)); };
   graph.set_scope("loss");
-  Value counts;
-  Value loss = add_head(graph, spec, spec.loss, spec.target, output(spec.loss_output), mask(spec.loss_output), spec.loss_weight, &counts);
-  for (const LossHead& head : spec.more_heads)
-    loss = loss + add_head(graph, spec, head.loss, head.target, output(head.output), mask(head.output), head.weight);
-  for (const Value& term : built.losses) loss = loss + (counts ? term * counts : term);
+  Value loss;
+  for (const LossHead& head : heads_of(spec)) {
+    const Value one = add_head(graph, spec, built, head, head.weight);
+    loss = loss ? loss + one : one;
+  }
+  graph.set_scope("");
+  return loss;
+}
+
+// The loss of one head, without its weight.
+Value add_loss_of(Graph& graph, const ModelSpec& spec, const BuiltNetwork& built, size_t head) {
+  graph.set_scope("loss");
+  const Value loss = add_head(graph, spec, built, heads_of(spec).at(head), 1);
   graph.set_scope("");
   return loss;
 }
@@ -373,6 +391,11 @@ ModelOutput Model::steps_output() const {
   return {.name = kOutputSteps, .plan = std::string("layer:") + kOutputSteps, .type = {Dtype::i64, Shape()}, .link = ""};
 }
 
+ModelOutput Model::head_loss(size_t head) const {
+  const std::string name = kHeadLoss + std::to_string(head);
+  return {.name = name, .plan = "layer:" + name, .type = {spec_.dtype, Shape()}, .link = ""};
+}
+
 Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend, std::span<const std::string> layers, Carry carry,
                              int64_t steps) const {
   const ModelSpec spec = steps > 0 ? with_steps(spec_, steps) : spec_;
@@ -398,6 +421,11 @@ Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend, std
     }
     if (name == kOutputSteps) {
       graph.output("layer:" + name, cast(reduce_sum(built.masks.at(static_cast<size_t>(spec_.loss_output)), {1}), Dtype::i64));
+      continue;
+    }
+    if (name.starts_with(kHeadLoss)) {
+      graph.output("layer:" + name,
+                   add_loss_of(graph, spec, built, static_cast<size_t>(std::stoul(name.substr(std::string_view(kHeadLoss).size())))));
       continue;
     }
     const auto [layer, number] = find_layer(built.layers, name);

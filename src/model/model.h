@@ -63,6 +63,8 @@ inline constexpr const char* kLossSeed = "@loss_seed";
 inline constexpr const char* kUnlinkedOutput = "@unlinked";
 // Likewise: how many steps of the main output are there, i64 [batch]; of a network whose main_output_ends().
 inline constexpr const char* kOutputSteps = "@steps";
+// Likewise, with a number behind it: the loss of one of several heads without its weight, [batch]. 0 is the main one.
+inline constexpr const char* kHeadLoss = "@loss";
 
 class Model {
  public:
@@ -85,6 +87,7 @@ class Model {
   // Whether lengths or masks of an input say where the main output ends; the output of an inference plan that tells it.
   bool main_output_ends() const { return main_output_ends_; }
   ModelOutput steps_output() const;
+  ModelOutput head_loss(size_t head) const;  // of networks with several outputs
   // The function that turns outputs into probabilities: "softmax", "sigmoid" or "".
   const std::string& link() const { return link_; }
 
