@@ -2,6 +2,8 @@
 
 #include <yaml.h>
 
+#include <algorithm>
+#include <map>
 #include <unordered_set>
 
 #include "src/core/error.h"
@@ -10,6 +12,27 @@ namespace perigee {
 namespace {
 
 constexpr size_t kMaxDepth = 64;
+constexpr size_t kMaxAliased = size_t{64} << 20;  // bytes of texts that aliases repeat
+
+// Values in it, bytes of its texts and keys, and how deep it is.
+struct Extent {
+  size_t values = 0, bytes = 0, depth = 0;
+};
+
+Extent extent_of(const Json& json) {
+  Extent all{.values = 1};
+  const auto add = [&](const Json& part) {
+    const Extent inner = extent_of(part);
+    all = {all.values + inner.values, all.bytes + inner.bytes, std::max(all.depth, inner.depth + 1)};
+  };
+  if (json.is_string()) all.bytes = json.as_string().size();
+  if (json.is_array())
+    for (const Json& item : json.as_array()) add(item);
+  if (json.is_object())
+    for (const auto& [key, value] : json.as_object()) add(value), all.bytes += key.size();
+  if (json.is_array() || json.is_object()) all.depth = std::max<size_t>(all.depth, 1);
+  return all;
+}
 
 bool all_digits(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == text.npos; }
 
@@ -41,6 +64,8 @@ std::string json_number(std::string_view text) {
   return sign + whole + fraction + exponent;
 }
 
+std::string text_of(const unsigned char* text) { return text == nullptr ? "" : reinterpret_cast<const char*>(text); }
+
 std::string place(std::string_view where, const yaml_mark_t& mark) {
   return std::string(where) + ":" + std::to_string(mark.line + 1) + ":" + std::to_string(mark.column + 1);
 }
@@ -69,7 +94,7 @@ class Reader {
           break;
         case YAML_DOCUMENT_END_EVENT: break;
         case YAML_STREAM_END_EVENT: return std::move(root_);
-        case YAML_ALIAS_EVENT: fail("aliases are not allowed");
+        case YAML_ALIAS_EVENT: alias(); break;
         case YAML_SCALAR_EVENT: scalar(); break;
         case YAML_MAPPING_START_EVENT: open(Json::object(), event_.data.mapping_start.anchor, event_.data.mapping_start.tag); break;
         case YAML_SEQUENCE_START_EVENT: open(Json::array(), event_.data.sequence_start.anchor, event_.data.sequence_start.tag); break;
@@ -86,6 +111,7 @@ class Reader {
     bool has_key = false;
     std::string key;
     std::unordered_set<std::string> keys;
+    std::string anchor;  // empty: none
   };
 
   void next() {
@@ -100,17 +126,41 @@ class Reader {
     throw Error(ErrorKind::model, {.where = place(where_, event_.start_mark), .what = std::move(what)});
   }
 
-  void refuse_marks(const unsigned char* anchor, const unsigned char* tag) const {
-    if (anchor != nullptr) fail("anchors are not allowed");
+  void refuse_tag(const unsigned char* tag) const {
     if (tag != nullptr) fail("tags are not allowed");
+  }
+
+  bool key_comes() const { return !stack_.empty() && stack_.back().value.is_object() && !stack_.back().has_key; }
+
+  void keep(const std::string& anchor, const Json& value) {
+    if (!anchor.empty()) anchors_[anchor] = value;
+  }
+
+  // The value of an anchor once more; it counts as if it were written here.
+  void alias() {
+    const std::string name(reinterpret_cast<const char*>(event_.data.alias.anchor));
+    if (key_comes()) fail("a key must be a plain string");
+    const auto found = anchors_.find(name);
+    if (found == anchors_.end())
+      throw Error(ErrorKind::model, {.where = place(where_, event_.start_mark),
+                                     .what = "there is no value with the anchor '" + name + "' before it",
+                                     .hint = "write &" + name + " before the value that is meant"});
+    const Extent extent = extent_of(found->second);
+    if (stack_.size() + extent.depth > kMaxDepth) fail("mappings and sequences are nested deeper than " + std::to_string(kMaxDepth));
+    if (extent.values > left_ || extent.bytes > kMaxAliased - aliased_) fail("there are too many values");
+    left_ -= extent.values;
+    aliased_ += extent.bytes;
+    place_value(Json(found->second));
   }
 
   void scalar() {
     const auto& data = event_.data.scalar;
-    refuse_marks(data.anchor, data.tag);
+    refuse_tag(data.tag);
+    const std::string anchor = text_of(data.anchor);
     std::string text(reinterpret_cast<const char*>(data.value), data.length);
     const bool plain = data.style == YAML_PLAIN_SCALAR_STYLE;
-    if (!stack_.empty() && stack_.back().value.is_object() && !stack_.back().has_key) {
+    if (key_comes()) {
+      if (!anchor.empty()) fail("a key has no anchor");
       if (plain && text == "<<") fail("merge keys are not allowed");
       if (!stack_.back().keys.insert(text).second) fail("the key '" + text.substr(0, 64) + "' appears twice");
       stack_.back().key = std::move(text);
@@ -118,7 +168,9 @@ class Reader {
       return;
     }
     count();
-    place_value(plain ? plain_value(std::move(text)) : Json(std::move(text)));
+    Json value = plain ? plain_value(std::move(text)) : Json(std::move(text));
+    keep(anchor, value);
+    place_value(std::move(value));
   }
 
   Json plain_value(std::string text) const {
@@ -137,15 +189,16 @@ class Reader {
   }
 
   void open(Json value, const unsigned char* anchor, const unsigned char* tag) {
-    refuse_marks(anchor, tag);
-    if (!stack_.empty() && stack_.back().value.is_object() && !stack_.back().has_key) fail("a key must be a plain string");
+    refuse_tag(tag);
+    if (key_comes()) fail("a key must be a plain string");
     if (stack_.size() == kMaxDepth) fail("mappings and sequences are nested deeper than " + std::to_string(kMaxDepth));
     count();
-    stack_.emplace_back().value = std::move(value);
+    stack_.push_back({.value = std::move(value), .key = {}, .keys = {}, .anchor = text_of(anchor)});
   }
 
   void close() {
     Json value = std::move(stack_.back().value);
+    keep(stack_.back().anchor, value);
     stack_.pop_back();
     place_value(std::move(value));
   }
@@ -169,6 +222,8 @@ class Reader {
   yaml_parser_t parser_ = {};
   yaml_event_t event_ = {};
   std::vector<Level> stack_;
+  std::map<std::string, Json> anchors_;
+  size_t aliased_ = 0;
   Json root_;
   int documents_ = 0;
 };

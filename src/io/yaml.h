@@ -1,6 +1,6 @@
 // YAML as another spelling of JSON: one document of mappings with string keys, sequences and scalars of the YAML 1.2 core schema.
-// As strict as the JSON reader: depth at most 64, duplicate keys refused; anchors, aliases, tags and merge keys are refused as well,
-// so that a short text cannot stand for a huge value.
+// As strict as the JSON reader: depth at most 64, duplicate keys refused; tags and merge keys are refused as well. What an alias stands for
+// counts as if it were written there, so that a short text cannot stand for a huge value.
 #pragma once
 
 #include <string_view>

@@ -53,10 +53,40 @@ nothing:
   EXPECT_EQ(yaml.dump(2), json.dump(2));
 }
 
+TEST(Yaml, AliasesStandForWhatIsAnchored) {
+  const Json yaml =
+      parse_yaml("train: &data {type: csv, file: &name a.csv}\ntest: *data\nalso: [*name, *data]\nnumber: &n 3\nsame: *n", "t.yaml");
+  EXPECT_EQ(yaml.dump(), Json::parse(R"({"train":{"type":"csv","file":"a.csv"},"test":{"type":"csv","file":"a.csv"},
+      "also":["a.csv",{"type":"csv","file":"a.csv"}],"number":3,"same":3})",
+                                     "t.json")
+                             .dump());
+}
+
+// "Billion laughs": short texts that would stand for huge values, deep ones, and long texts many times.
+TEST(Yaml, AliasesCountAsIfTheyWereWritten) {
+  std::string laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n", deep = "d0: &d0 [1]\n",
+              texts = "t: &t " + std::string(1 << 20, 'x') + "\n";
+  for (int i = 1; i < 9; ++i) {
+    const std::string before = "*a" + std::to_string(i - 1) + (i < 9 ? ", " : "");
+    laughs += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [";
+    for (int k = 0; k < 9; ++k) laughs += before;
+    laughs += "1]\n";
+  }
+  for (int i = 1; i < 70; ++i) deep += "d" + std::to_string(i) + ": &d" + std::to_string(i) + " [*d" + std::to_string(i - 1) + "]\n";
+  for (int i = 0; i < 70; ++i) texts += "t" + std::to_string(i) + ": *t\n";
+  EXPECT_THROW(parse_yaml(laughs, "t", 10'000), Error);
+  EXPECT_NE(refusal(deep).find("deeper than 64"), std::string::npos);
+  EXPECT_NE(refusal(texts).find("too many values"), std::string::npos);
+}
+
 TEST(Yaml, RefusesWhatIsNotStrict) {
   EXPECT_NE(refusal("a: 1\nb: 2\na: 3").find("t.yaml:3:1: the key 'a' appears twice"), std::string::npos) << refusal("a: 1\nb: 2\na: 3");
-  EXPECT_NE(refusal("a: &x [1]\nb: *x").find("anchors"), std::string::npos);
-  EXPECT_NE(refusal("b: *x").find("aliases"), std::string::npos);
+  EXPECT_NE(refusal("b: *x").find("t.yaml:1:4: there is no value with the anchor 'x' before it; write &x before the value"),
+            std::string::npos)
+      << refusal("b: *x");
+  EXPECT_NE(refusal("b: &x [*x]").find("no value with the anchor"), std::string::npos) << "of itself";
+  EXPECT_NE(refusal("&x a: 1").find("a key has no anchor"), std::string::npos);
+  EXPECT_NE(refusal("a: &x b\n*x : 1").find("plain string"), std::string::npos);
   EXPECT_NE(refusal("a: !!python/object:os.system x").find("tags"), std::string::npos);
   EXPECT_NE(refusal("<<: {a: 1}").find("merge"), std::string::npos);
   EXPECT_NE(refusal("? [a]\n: 1").find("plain string"), std::string::npos);
