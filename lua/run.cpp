@@ -20,6 +20,7 @@
 #include "src/io/file.h"
 #include "src/io/plot/chart.h"
 #include "src/io/plot/graphics.h"
+#include "src/io/plot/matrix.h"
 #include "src/model/device/device_choice.h"
 #include "src/model/inference.h"
 #include "src/run/session.h"
@@ -257,6 +258,26 @@ int write_chart(lua_State* L) {
   return 1;
 }
 
+// write_matrix(file, title, names, counts row after row)
+int write_matrix(lua_State* L) {
+  MatrixChart chart{.title = luaL_checkstring(L, 2), .names = {}, .counts = {}};
+  const size_t classes = lua_objlen(L, 3);
+  for (size_t i = 0; i < classes; ++i) {
+    lua_rawgeti(L, 3, static_cast<int>(i) + 1);
+    chart.names.emplace_back(luaL_checkstring(L, -1));
+    lua_pop(L, 1);
+  }
+  for (size_t i = 0; i < classes * classes; ++i) {
+    lua_rawgeti(L, 4, static_cast<int>(i) + 1);
+    chart.counts.push_back(luaL_checknumber(L, -1));
+    lua_pop(L, 1);
+  }
+  const std::string text = png_matrix(chart);
+  write_file(luaL_checkstring(L, 1), std::as_bytes(std::span(text)));
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
 std::string sequence_of(lua_State* L, int index, const PixelImage& image) {
   return std::string(luaL_checkstring(L, index)) == "kitty" ? kitty_sequence(image) : sixel_sequence(image);
 }
@@ -313,6 +334,7 @@ void add_run_functions(lua_State* L) {
       {"names", report<names>},
       {"parameter", report<parameter>},
       {"write_chart", report<write_chart>},
+      {"write_matrix", report<write_matrix>},
       {"chart_graphics", report<chart_graphics>},
       {"image_graphics", report<image_graphics>},
       {nullptr, nullptr},

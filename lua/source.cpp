@@ -34,22 +34,50 @@ int open_source_of(lua_State* L) {
   return 1;
 }
 
-// source_about(source): size, {{name, dtype, shape, classes, class_names}, ...}, description
+Json json_list(const std::vector<std::string>& names) {
+  Json list = Json::array();
+  for (const std::string& name : names) list.push(name);
+  return list;
+}
+
+// The numbers of a table's row by the names of their columns, as what was fitted has them somewhere: "age", "city=Ulm". Empty where there is
+// no table of so many.
+std::vector<std::string> column_names(const Json& fitted, int64_t width) {
+  if (const Json* const columns = fitted.find("columns"); columns && columns->is_array()) {
+    std::vector<std::string> names;
+    for (const Json& column : columns->as_array()) {
+      const Json *const name = column.find("name"), *const categories = column.find("categories");
+      if (!name || !name->is_string()) return {};
+      if (!categories || !categories->is_array()) names.push_back(name->as_string());
+      else
+        for (const Json& category : categories->as_array()) names.push_back(name->as_string() + "=" + category.as_string());
+    }
+    return static_cast<int64_t>(names.size()) == width ? names : std::vector<std::string>();
+  }
+  std::vector<std::string> found;
+  if (fitted.is_array())
+    for (size_t i = 0; i < fitted.as_array().size() && found.empty(); ++i) found = column_names(fitted.as_array()[i], width);
+  if (fitted.is_object())
+    for (size_t i = 0; i < fitted.as_object().size() && found.empty(); ++i) found = column_names(fitted.as_object()[i].second, width);
+  return found;
+}
+
+// source_about(source): size, {{name, dtype, shape, classes, class_names, columns}, ...}, description
 int source_about(lua_State* L) {
   const DataSource& source = source_at(L, 1);
   lua_pushnumber(L, static_cast<double>(source.size()));
   Json fields = Json::array();
+  const Json fitted = source.traits().fitted;
   for (const Field& field : source.fields()) {
     Json about(Json::Object{{"name", field.name}, {"dtype", dtype_name(field.dtype)}});
     Json shape = Json::array();
     for (const int64_t size : field.shape.vector()) shape.push(size);
     about.set("shape", std::move(shape));
     if (field.classes > 0) about.set("classes", field.classes);
-    if (!field.class_names.empty()) {
-      Json names = Json::array();
-      for (const std::string& name : field.class_names) names.push(name);
-      about.set("class_names", std::move(names));
-    }
+    if (!field.class_names.empty()) about.set("class_names", json_list(field.class_names));
+    const std::vector<std::string> columns =
+        field.shape.rank() == 1 && field.name == "x" ? column_names(fitted, field.shape[0]) : std::vector<std::string>();
+    if (!columns.empty()) about.set("columns", json_list(columns));
     fields.push(std::move(about));
   }
   push_json(L, fields);

@@ -81,7 +81,8 @@ end
 
 function source.is(value) return type(value) == "userdata" and debug.getmetatable(value) == meta end
 
----The fields of each example: { name =, dtype =, shape =, classes =, class_names = } for each field.
+---The fields of each example: { name =, dtype =, shape =, classes =, class_names =, columns = } for each field; columns: of a table, "age" or
+---"city=Ulm" for each number.
 ---@return table[]
 function Source:fields()
   local list = {}
@@ -138,7 +139,9 @@ local function columns_of(field)
   local shape = field.shape
   if #shape == 1 and shape[1] <= most_columns then
     local names = {}
-    for index = 1, shape[1] do names[index] = shape[1] == 1 and field.name or ("%s[%d]"):format(field.name, index) end
+    for index = 1, shape[1] do 
+      names[index] = field.columns and field.columns[index] or shape[1] == 1 and field.name or ("%s[%d]"):format(field.name, index)
+    end
     return names, function(x)
       local cells = x:totable()
       for index, cell in ipairs(cells) do cells[index] = number_text(cell) end

@@ -267,10 +267,11 @@ local function confusion(x, y, options)
   for class = 1, #matrix do names[class] = options.names and options.names[class] or tostring(class) end
   if options.file and is_svg(options.file) then return confusion_svg(matrix, names, options) end
   if options.file then
-    local shares = makers.tensor(matrix)
-    shares = shares / shares:sum(2, true):maximum(1)
-    local wide = shares:reshape({ #matrix, 1, #matrix, 1 }):expand { #matrix, 24, #matrix, 24 }
-    makers.save(options.file, (wide:reshape { 1, #matrix * 24, #matrix * 24 } * 255):to "u8")
+    local counts = {}
+    for _, row in ipairs(matrix) do
+      for _, count in ipairs(row) do counts[#counts + 1] = count end
+    end
+    tensor.done(native.run.write_matrix(options.file, options.title or "confusion matrix", names, counts))
     return options.file
   end
   local rows = { { "is \\ predicted", unpack(names) } }

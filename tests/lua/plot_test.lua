@@ -67,6 +67,29 @@ function tests.confusion()
   check.equal(tostring(pg.plot({ { 1, 1 }, { 0, 3 } }, options)), wanted)
   check.matches(written("a.svg", actual, predicted, { kind = "confusion", names = { "<cat>" } }), "&lt;cat&gt;")
   check.equal(written("a.png", actual, predicted, { kind = "confusion" }):sub(2, 4), "PNG")
+  -- Pixels: a cell is as blue as its share of the row, a count is in it, and names have the room that they need.
+  local function picture(names)
+    local path = os.tmpname() .. ".png"
+    pg.plot(actual, predicted, { kind = "confusion", names = names, file = path })
+    local pixels = pg.load(path)
+    os.remove(path)
+    return pixels:to "f64" / 255
+  end
+  local short, long = picture { "a", "b" }, picture { "a long name", "b" }
+  check.equal(long.shape[3] > short.shape[3] + 100, true)
+  local left, top = 2 * (6 + 30), 2 * 60 -- of the cells: behind a letter and the border, below the title
+  local function corner(row, column)
+    local y, x = top + (row - 1) * 96 + 4, left + (column - 1) * 96 + 4
+    return short[{ {}, y, x }]:totable()
+  end
+  local function is_near(got, expected)
+    for channel = 1, 3 do check.equal(math.abs(got[channel] - expected[channel]) < 0.02, true) end
+  end
+  is_near(corner(2, 2), { 0, 114 / 255, 178 / 255 })
+  is_near(corner(2, 1), { 1 - 0.06, 1 - 0.06 * 141 / 255, 1 - 0.06 * 77 / 255 })
+  is_near(corner(1, 1), { 1 - 0.53, 1 - 0.53 * 141 / 255, 1 - 0.53 * 77 / 255 })
+  local inside = short[{ 1, { top + 97, top + 190 }, { left + 97, left + 190 } }]
+  check.equal(inside:max():item() > 0.9, true) -- the count, in white
   check.raises(function() pg.plot(actual, pg.tensor { 1 }, options) end, "there are 5 classes and 1 predictions")
   check.raises(function() pg.plot(actual - 1, predicted, options) end, "classes count from 1")
 end

@@ -44,6 +44,19 @@ function tests.head_prints_a_table()
   check.matches(tostring(small():head(2)), "^   x%[1%]  x%[2%]  y\n1  1     2     1\n2  3     4     3\n2 of 3 examples$")
 end
 
+function tests.head_names_the_columns_of_a_table()
+  local path = os.tmpname() .. ".csv"
+  local file = assert(io.open(path, "w"))
+  file:write "age,town,price\n20,Ulm,1.5\n30,Bern,2\n40,Ulm,3\n"
+  file:close()
+  local houses = pg.data.csv { path, target = "price" }
+  check.matches(tostring(houses:head(1)), "^   age  town=Bern  town=Ulm  y\n1  20   0          1         1%.5\n")
+  local first = houses:split { 2 / 3, 1 / 3, shuffle = false }
+  check.equal(first:map { pg.transform.standardize {} }:fields()[1].columns, { "age", "town=Bern", "town=Ulm" })
+  check.equal(small():fields()[1].columns, nil)
+  os.remove(path)
+end
+
 function tests.transformed_and_split_sources_are_read_too()
   local first, rest = small():split { 1 / 3, 2 / 3, shuffle = false }
   check.equal(#first + #rest, 3)

@@ -3,10 +3,12 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <string_view>
 
 #include "src/io/plot/chart.h"
 #include "src/io/plot/graphics.h"
+#include "src/io/plot/matrix.h"
 #include "src/io/plot/png.h"
 
 namespace perigee {
@@ -80,6 +82,14 @@ class PixelCanvas final : public ChartCanvas {
     for (size_t i = 0; i < text.size(); ++i) glyph(text[i], static_cast<int>(left) + kAdvance * static_cast<int>(i), top);
   }
 
+  void rectangle(double x, double y, double width, double height, unsigned colour, double share) {
+    for (int row = static_cast<int>(y * kScale); row < static_cast<int>((y + height) * kScale); ++row)
+      for (int column = static_cast<int>(x * kScale); column < static_cast<int>((x + width) * kScale); ++column)
+        blend(column, row, colour, share);
+  }
+
+  void set_ink(unsigned colour) { ink_ = colour; }  // of text
+
   void grid_line(double x0, double y0, double x1, double y1) override {
     const int left = static_cast<int>(std::min(x0, x1) * kScale), right = static_cast<int>(std::max(x0, x1) * kScale);
     const int top = static_cast<int>(std::min(y0, y1) * kScale), bottom = static_cast<int>(std::max(y0, y1) * kScale);
@@ -113,7 +123,7 @@ class PixelCanvas final : public ChartCanvas {
     const auto& rows = kGlyphs[static_cast<size_t>((known ? letter : '?') - ' ')];
     for (int y = 0; y < kGlyphHeight * kDot; ++y)
       for (int x = 0; x < kGlyphWidth * kDot; ++x)
-        if (rows[static_cast<size_t>(y / kDot)] >> (kGlyphWidth - 1 - x / kDot) & 1) blend(left + x, top + y, 0x333333, 1);
+        if (rows[static_cast<size_t>(y / kDot)] >> (kGlyphWidth - 1 - x / kDot) & 1) blend(left + x, top + y, ink_, 1);
   }
 
   // Each pixel near the line from `a` to `b` is inked by how far the pen, a disc, covers it.
@@ -133,6 +143,7 @@ class PixelCanvas final : public ChartCanvas {
   }
 
   int width_, height_;
+  unsigned ink_ = 0x333333;
   std::vector<uint8_t> pixels_;
 };
 
@@ -147,6 +158,54 @@ PixelImage chart_pixels(const std::string& title, const std::vector<Chart>& char
 std::string png_charts(const std::string& title, const std::vector<Chart>& charts) {
   PixelCanvas canvas(charts_width(), charts_height(charts.size()));
   draw_charts(title, charts, canvas);
+  return canvas.file();
+}
+
+namespace {
+
+constexpr double kCell = 48, kBorder = 10, kLetter = kAdvance / kScale;
+constexpr size_t kMostLetters = 24;  // of a name
+
+std::string shortened(const std::string& name) { return name.size() <= kMostLetters ? name : name.substr(0, kMostLetters - 2) + ".."; }
+
+double longest(const std::vector<std::string>& names) {
+  size_t letters = 0;
+  for (const std::string& name : names) letters = std::max(letters, shortened(name).size());
+  return kLetter * static_cast<double>(letters);
+}
+
+std::string count_text(double count) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", count);
+  return text;
+}
+
+}  // namespace
+
+std::string png_matrix(const MatrixChart& chart) {
+  using Anchor = ChartCanvas::Anchor;
+  const size_t classes = chart.names.size();
+  const double cell = std::max(kCell, longest(chart.names) + 8), left = longest(chart.names) + 3 * kBorder, top = 60;
+  const double side = cell * static_cast<double>(classes),
+               wide = std::max(side + left, kLetter * static_cast<double>(chart.title.size()) + left);
+  PixelCanvas canvas(wide + kBorder, top + static_cast<double>(classes) * kCell + kBorder);
+  canvas.text(left, 20, Anchor::start, chart.title);
+  canvas.text(left, 38, Anchor::start, "predicted; rows: actual");
+  for (size_t row = 0; row < classes; ++row) {
+    const double y = top + static_cast<double>(row) * kCell;
+    const double* const counts = &chart.counts[row * classes];
+    double total = 0;
+    for (size_t column = 0; column < classes; ++column) total += counts[column];
+    canvas.text(left - kBorder, y + kCell / 2 + 4, Anchor::end, shortened(chart.names[row]));
+    canvas.text(left + (static_cast<double>(row) + .5) * cell, top - 6, Anchor::middle, shortened(chart.names[row]));
+    for (size_t column = 0; column < classes; ++column) {
+      const double x = left + static_cast<double>(column) * cell, share = total > 0 ? counts[column] / total : 0;
+      canvas.rectangle(x, y, cell - 1, kCell - 1, chart_colour(0), .06 + .94 * share);
+      canvas.set_ink(share > .5 ? 0xffffff : 0x333333);
+      canvas.text(x + cell / 2, y + kCell / 2 + 4, Anchor::middle, count_text(counts[column]));
+      canvas.set_ink(0x333333);
+    }
+  }
   return canvas.file();
 }
 
