@@ -51,6 +51,10 @@ void check_coordinator() {
 }
 
 int run() {
+  if (!folder_exists(address) && address.find(':') == std::string::npos)
+    throw Error(
+        ErrorKind::usage,
+        {.where = address, .what = "there is no folder of this name", .expected = "the folder of a run, or HOST:PORT of a coordinator"});
   if (!folder_exists(address)) check_coordinator();
   else if (!file_exists(address + "/log.jsonl"))
     throw Error(ErrorKind::usage,

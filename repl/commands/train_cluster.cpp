@@ -100,7 +100,12 @@ std::optional<Engine> engine_of(const ClusterOptions& options) {
 
 namespace {
 
-constexpr int kMeetingSeconds = 120;
+// PERIGEE_MEETING_SECONDS: how long the processes of a launcher wait for the first one.
+int meeting_seconds() {
+  const char* const given = std::getenv("PERIGEE_MEETING_SECONDS");
+  const int seconds = given ? std::atoi(given) : 0;
+  return seconds > 0 && seconds <= 86400 ? seconds : 120;
+}
 
 // A launcher may have bound each of its processes to cores of its own, which are not shared out again.
 int cores_of(const Engine& engine) { return std::min(available_cores(), std::max(1, machine_cores() / engine.local_size)); }
@@ -108,7 +113,7 @@ int cores_of(const Engine& engine) { return std::min(available_cores(), std::max
 // Where the first process of the engine is, once it has told.
 Meeting wait_for_meeting(const Engine& engine) {
   if (engine.exchange) return engine.exchange(nullptr, stop_requested());
-  for (int tenths = 0; tenths < 10 * kMeetingSeconds && !stop_requested(); ++tenths) {
+  for (int tenths = 0, most = 10 * meeting_seconds(); tenths < most && !stop_requested(); ++tenths) {
     if (const auto meeting = read_meeting(engine.meeting_file)) return *meeting;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
@@ -124,7 +129,7 @@ void wait_for_name(const std::string& coordinator) {
       address_towards(coordinator);
       return;
     } catch (const Error&) {
-      if (tenths >= 10 * kMeetingSeconds) throw;
+      if (tenths >= 10 * meeting_seconds()) throw;
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
 }

@@ -14,8 +14,6 @@ namespace {
 // computes nothing, as it is paused or a GPU works for it, is waited for as long as the longest rest, or as the file's time stands for.
 constexpr auto kPace = std::chrono::milliseconds(100);
 constexpr double kTrainedPerWritten = 40;
-constexpr size_t kLargeBytes = size_t{256} << 20;  // of these no second copy waits: the trainer does
-constexpr double kLargeSeconds = 600;
 constexpr size_t kMostResults = 64;
 
 // That a thread has computed; infinite when there is no such thread any more.
@@ -50,9 +48,9 @@ CheckpointWriter::Snapshot CheckpointWriter::free_snapshot() {
 }
 
 void CheckpointWriter::keep(const Trainer& trainer, const Json& extra, CheckpointKinds kinds) {
-  if (CheckpointSnapshot::bytes_of(trainer) >= kLargeBytes && !finish(kLargeSeconds))
+  if (CheckpointSnapshot::bytes_of(trainer) >= limits_.large_bytes && !finish(limits_.wait_s))
     throw Error(ErrorKind::resources, {.where = "checkpoint",
-                                       .what = "the one before is not written after " + std::to_string(int(kLargeSeconds)) + " s",
+                                       .what = "the one before is not written after " + std::to_string(int(limits_.wait_s)) + " s",
                                        .hint = "use a faster disk, or fewer files"});
   const Snapshot snapshot = free_snapshot();
   snapshot->take(trainer, extra);

@@ -35,12 +35,20 @@ class CheckpointWriter {
  public:
   static constexpr double kLongestRest = 8;  // seconds
 
+  // No second copy of large numbers waits: the trainer does, for a while.
+  struct Limits {
+    size_t large_bytes = size_t{256} << 20;
+    double wait_s = 600;
+  };
+
   explicit CheckpointWriter(CheckpointFolder& folder, double longest_rest_s = kLongestRest)
-      : folder_(folder), longest_rest_s_(longest_rest_s) {}
+      : CheckpointWriter(folder, longest_rest_s, {}) {}
+  CheckpointWriter(CheckpointFolder& folder, double longest_rest_s, const Limits& limits)
+      : folder_(folder), longest_rest_s_(longest_rest_s), limits_(limits) {}
   ~CheckpointWriter();  // writes what waits
 
   // Copies the trainer's numbers and returns; the file is written soon. It takes the place of what waits to be written as the same.
-  // Error(resources) when there is no memory for the copy.
+  // Error(resources) when there is no memory for the copy, or the one before is not written for so long.
   void keep(const Trainer& trainer, const Json& extra, CheckpointKinds kinds);
   // Without a pause between two files until everything is written.
   void hurry();
@@ -65,6 +73,7 @@ class CheckpointWriter {
 
   CheckpointFolder& folder_;
   const double longest_rest_s_;
+  const Limits limits_;
   std::vector<Snapshot> snapshots_;  // all that there are, with their memory
   std::mutex mutex_;                 // of what follows
   std::condition_variable changed_;

@@ -1,8 +1,13 @@
 // Data that a program hands over and that cannot be what it says.
 #include "tests/core/refusal.h"
 
+#include <sys/mman.h>
+
 #include "src/data/arrays.h"
 #include "src/data/sources/host.h"
+#include "src/data/text_source.h"
+#include "src/io/compress.h"
+#include "tests/io/temporary.h"
 
 namespace perigee {
 namespace {
@@ -40,6 +45,33 @@ TEST(Refusals, WhatComesLaterIsNotSorted) {
   EXPECT_HAS(
       refusal(ErrorKind::data, [&] { open_source(Config(sorted, "data", ErrorKind::data), "."); }),
       "data: 'source' gives examples while the program runs, which cannot be sorted; got sensor, expected a source that is there whole");
+}
+
+// 17 thousand million numbers, of a table that is small: a column of many categories.
+TEST(Refusals, ATableBeyondAllMemory) {
+  const TemporaryFolder folder;
+  constexpr int kMany = (1 << 17) + 1;
+  std::string text = "a\n";
+  Json categories = Json::array();
+  for (int i = 0; i < kMany; ++i) text += "7\n", categories.push(std::to_string(1'000'000 + i));
+  write_file(folder / "table.csv", as_bytes(text));
+  const Json column(Json::Object{{"name", "a"}, {"categories", std::move(categories)}});
+  const Json table(Json::Object{
+      {"type", "csv"}, {"file", "table.csv"}, {"target", false}, {"fitted", Json(Json::Object{{"columns", Json(Json::Array{column})}})}});
+  EXPECT_HAS(refusal(ErrorKind::resources, [&] { open_source(Config(table, "data", ErrorKind::data), folder.path()); }),
+             "table.csv: the table is too large; got 131073 rows of 131073 numbers");
+}
+
+// Address space alone: the text is never read.
+TEST(Refusals, ATextBeyondAllMemory) {
+  constexpr size_t kBytes = (size_t{1} << 33) + 1;
+  void* const memory = mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const Json options = Json::parse(R"({"type": "text", "context": 4})", "data");
+  const std::string_view text(static_cast<const char*>(memory), kBytes);
+  EXPECT_HAS(refusal(ErrorKind::resources, [&] { text_source(Config(options, "data", ErrorKind::data), text, "memory"); }),
+             "memory: the text is too large; got 8589934593 bytes, expected at most 8589934592");
+  munmap(memory, kBytes);
 }
 
 TEST(Refusals, ASourceIsRegisteredOnce) {

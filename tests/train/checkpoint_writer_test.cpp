@@ -136,6 +136,25 @@ TEST(CheckpointWriter, TellsWhatFailed) {
   EXPECT_TRUE(writer.take_results().empty());
 }
 
+// No disk is as fast as a trainer that does not wait at all.
+TEST(CheckpointWriter, OfLargeNumbersTheOneBeforeIsWaitedFor) {
+  const TemporaryFolder folder;
+  CheckpointFolder checkpoints(folder / "checkpoints", 3);
+  Trainer trainer(tiny_job(), {.threads = 1});
+  CheckpointWriter writer(checkpoints, 0, {.large_bytes = 1, .wait_s = 0});
+  trainer.step();
+  std::string told;
+  for (int i = 0; i < 1000 && told.empty(); ++i) try {
+      writer.keep(trainer, {}, {.newest = true});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::resources);
+      told = error.what();
+    }
+  EXPECT_EQ(told, "checkpoint: the one before is not written after 0 s; use a faster disk, or fewer files");
+  ASSERT_TRUE(writer.finish(kSeconds)) << "the one before is whole all the same";
+  EXPECT_FALSE(checkpoints.files().empty());
+}
+
 TEST(CheckpointHook, ALongEpochHasACheckpointSoon) {
   const TemporaryFolder folder;
   const Json schedule = Json::object(), none = Json::parse(R"({"every_epochs": 0})", "schedule");

@@ -106,6 +106,21 @@ TEST(Evaluation, CalibrationMatchesReference) {
                  {"ece", "mce", "brier", "negative_log_likelihood"});
 }
 
+TEST(Evaluation, RocKeepsSoManyScoresAndNoMore) {
+  auto evaluation = make_evaluation(Json::parse(R"({"type": "roc", "most": 5})", "test"), {.classes = 2}, "test");
+  const Tensor scores = Tensor::from<float>({3, 2}, {.1f, .9f, .8f, .2f, .3f, .7f}), labels = Tensor::from<int64_t>({3}, {1, 0, 1});
+  evaluation->add(scores, labels);
+  EXPECT_EQ(at(evaluation->result(), "auc").as_number(), 1);
+  try {
+    evaluation->add(scores, labels);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "roc: there are too many scores to keep them all; got more than 5; set steps = 1000 for counting in bins, or a greater 'most'");
+  }
+}
+
 TEST(Evaluation, RocMatchesReference) {
   const Json r = reference();
   const Json got = judge("roc", {.classes = 4}, table(at(r, "rows")), labels(at(r, "labels")));

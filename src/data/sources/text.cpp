@@ -32,6 +32,14 @@ struct File {
   std::string_view text() const { return content; }
 };
 
+void check_size(uint64_t bytes, const std::string& where) {
+  if (bytes > kMaxBytes)
+    throw Error(ErrorKind::resources, {.where = where,
+                                       .what = "the text is too large",
+                                       .got = std::to_string(bytes) + " bytes",
+                                       .expected = "at most " + std::to_string(kMaxBytes)});
+}
+
 std::vector<File> open_files(const Config& config, const std::string& folder) {
   std::vector<File> files;
   uint64_t bytes = 0;
@@ -41,11 +49,7 @@ std::vector<File> open_files(const Config& config, const std::string& folder) {
     const std::string_view text = as_text(content.bytes());
     files.push_back({path, text, std::move(content)});
     bytes += files.back().text().size();
-    if (bytes > kMaxBytes)
-      throw Error(ErrorKind::resources, {.where = path,
-                                         .what = "the text is too large",
-                                         .got = std::to_string(bytes) + " bytes",
-                                         .expected = "at most " + std::to_string(kMaxBytes)});
+    check_size(bytes, path);
   }
   if (files.empty()) config.fail("file", "is missing", "", "a text file, or a list of them");
   return files;
@@ -334,6 +338,7 @@ constexpr Option kOptions[] = {
 }  // namespace
 
 SourcePtr text_source(const Config& config, std::string_view text, const std::string& where) {
+  check_size(text.size(), where);
   return open_texts(config, {{.path = where, .content = text}}, "");
 }
 

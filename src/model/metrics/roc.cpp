@@ -11,8 +11,7 @@
 namespace perigee {
 namespace {
 
-constexpr double kCurveStep = 1 / 200.;            // of a curve in the result, along either axis
-constexpr size_t kLargestExact = size_t{1} << 28;  // scores; beyond it `steps` is needed
+constexpr double kCurveStep = 1 / 200.;  // of a curve in the result, along either axis
 
 // One threshold: how many positives and negatives score at least `score`, going down.
 struct Point {
@@ -104,7 +103,7 @@ Json curve(const std::vector<Point>& points) {
 class Roc : public Evaluation {
  public:
   Roc(const Config& options, const EvaluationTask& task)
-      : names_(task.class_names), steps_(options.integer("steps")), curves_(options.boolean("curves")) {}
+      : names_(task.class_names), steps_(options.integer("steps")), most_(options.integer("most")), curves_(options.boolean("curves")) {}
 
   void add(const Tensor& output, const Tensor& target, int64_t count, std::span<const double> weights) override {
     const Rows rows(output, target, count);
@@ -223,21 +222,22 @@ class Roc : public Evaluation {
       (positive ? scores.positives : scores.negatives)[std::min(static_cast<size_t>(bin), static_cast<size_t>(steps_ - 1))] += weight;
       return;
     }
-    if (scores.exact.size() * scores_.size() >= kLargestExact)
-      throw Error(ErrorKind::resources,
-                  {"roc", "there are too many scores to keep them all", "", "", "set steps = 1000 for counting in bins"});
+    if (scores.exact.size() * scores_.size() >= static_cast<size_t>(most_))
+      throw Error(ErrorKind::resources, {"roc", "there are too many scores to keep them all", "more than " + std::to_string(most_), "",
+                                         "set steps = 1000 for counting in bins, or a greater 'most'"});
     if (weight != 1) scores.weigh();
     scores.exact.emplace_back(static_cast<float>(score), positive);
     if (scores.weighted) scores.weights.push_back(static_cast<float>(weight));
   }
 
   std::vector<std::string> names_;
-  int64_t steps_;
+  int64_t steps_, most_;
   bool curves_;
   std::vector<Scores> scores_;
 };
 
 constexpr Option kOptions[] = {{"steps", "integer", "0", "thresholds; 0: exact", {0, 1000000}},
+                               {"most", "integer", "268435456", "scores that are kept where steps is 0: 8 bytes each", {1, 1e12}},
                                {"curves", "boolean", "true", "keeps the curves"}};
 
 }  // namespace
