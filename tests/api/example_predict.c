@@ -1,8 +1,9 @@
-/* Predicts the rows of a table with a trained model, through the C ABI: example_predict runs/houses/model.safetensors new.csv */
+/* Predicts the rows of a table, or a picture, with a trained model, through the C ABI: example_predict runs/houses/model.safetensors new.csv
+ * Of a classifier each number has the name of its class before it: it is that class's probability. */
 #include <perigee.h>
 #include <stdio.h>
 int main(int count, char** arguments) {
-  if (count != 3) return fprintf(stderr, "example_predict MODEL TABLE.csv\n"), 2;
+  if (count != 3) return fprintf(stderr, "example_predict MODEL FILE\n"), 2;
   perigee_context* context = NULL;
   perigee_model* model = NULL;
   perigee_prediction* prediction = NULL;
@@ -14,7 +15,10 @@ int main(int count, char** arguments) {
   if (status) fprintf(stderr, "%s%s\n", perigee_context_message(context), perigee_model_message(model));
   for (int64_t row = 0; !status && row < perigee_prediction_examples(prediction); ++row) {
     const float* values = (const float*)output.data + row * (int64_t)(output.bytes / sizeof(float));
-    for (size_t i = 0; i < output.bytes / sizeof(float); ++i) printf("%s%g", i ? " " : "", values[i]);
+    for (size_t i = 0; i < output.bytes / sizeof(float); ++i) {
+      const char* name = perigee_prediction_class_name(prediction, 0, (int64_t)i);
+      printf("%s%s%s%g", i ? " " : "", name ? name : "", name ? " " : "", values[i]);
+    }
     printf("\n");
   }
   perigee_prediction_free(prediction), perigee_model_free(model), perigee_context_free(context);

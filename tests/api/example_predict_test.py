@@ -39,6 +39,16 @@ def main():
         assert len(got) == 2 and all(abs(a - b) <= 1e-4 * abs(b) for a, b in zip(got, expected)), (got, expected)
         assert "'size'" in run(str(example), model, str(folder / "short.csv"), code=1).stderr
         run(str(example), code=2)
+        # the classes by their names
+        (folder / "towns.json").write_text(json.dumps(JOB | {
+            "network": [{"type": "dense", "out": 2}], "loss": "cross_entropy",
+            "data": {"batch": 20, "train": {"type": "csv", "file": "houses.csv", "target": "city", "drop": ["id"]}}}))
+        run(str(PROGRAM), "train", str(folder / "towns.json"), "--out", str(folder / "towns"), "--log", "json")
+        (folder / "town.csv").write_text("price,size\n120,50\n")
+        line = run(str(example), str(folder / "towns" / "model.safetensors"), str(folder / "town.csv")).stdout.split()
+        told = json.loads(run(str(PROGRAM), "predict", str(folder / "towns"), str(folder / "town.csv"), "--json").stdout)
+        assert line[::2] == ["Oslo", "Rome"], line
+        assert all(abs(float(a) - b) <= 1e-5 for a, b in zip(line[1::2], told["probabilities"])), (line, told)
         # as the front page says, on the page's table
         page = (ROOT / "README.md").read_text()
         for file in ("houses.csv", "houses.lua"):
