@@ -109,18 +109,20 @@ std::vector<LossHead> heads_of(const ModelSpec& spec) {
   return heads;
 }
 
-Value add_head(Graph& graph, const ModelSpec& spec, const BuiltNetwork& built, const LossHead& head, double weight) {
+Value add_head(Graph& graph, const ModelSpec& spec, const BuiltNetwork& built, const LossHead& head, double weight,
+               Value* counts = nullptr) {
   const auto place = static_cast<size_t>(head.output);
-  return add_head(graph, spec, head.loss, head.target, built.outputs.at(place), built.masks.at(place), weight);
+  return add_head(graph, spec, head.loss, head.target, built.outputs.at(place), built.masks.at(place), weight, counts);
 }
 
 Value add_loss(Graph& graph, const ModelSpec& spec, const BuiltNetwork& built) {
   graph.set_scope("loss");
-  Value loss;
+  Value loss, counts;
   for (const LossHead& head : heads_of(spec)) {
-    const Value one = add_head(graph, spec, built, head, head.weight);
+    const Value one = add_head(graph, spec, built, head, head.weight, loss ? nullptr : &counts);
     loss = loss ? loss + one : one;
   }
+  for (const Value& term : built.losses) loss = loss + (counts ? term * counts : term);
   graph.set_scope("");
   return loss;
 }

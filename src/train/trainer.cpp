@@ -83,6 +83,7 @@ void Trainer::count_steps(const Config& config) {
 
 void Trainer::initialize_values() {
   t_.initialize_values();
+  if (turns_) turns_->initialize();
   if (t_.average) t_.average->begin_again(0);
   engine_->host_changed(Numbers::model);
   engine_->host_changed(Numbers::slots);

@@ -256,6 +256,9 @@ class Trainer {
 
   TrainingSetup t_;
   std::unique_ptr<StepEngine> engine_;
+  std::unique_ptr<ObjectiveTurns> turns_;  // of the objectives after the first; null: the job has none
+  StepFigures turn_figures_;
+  StepOutcome turn_outcome_ = StepOutcome::done;
   std::unique_ptr<Parts> parts_;  // null: a step is one batch to the engine
   std::unique_ptr<Loader> loader_;
   std::vector<Hook*> hooks_;
@@ -268,7 +271,7 @@ class Trainer {
   int64_t planned_examples_ = 0, max_steps_ = 0, planned_epochs_ = 0;  // planned_epochs_ 0: steps alone count
   int measured_ = 0;
   bool averages_results_ = false;
-  Position position_;
+  Position position_, origin_;
 };
 
 }  // namespace perigee

@@ -107,6 +107,7 @@ StepOutcome Trainer::take_step(const Queued& step, StepReport* report) {
   if (t_.model->spec().classes > 0) report->accuracy = static_cast<double>(figures.correct) / static_cast<double>(report->examples);
   report->gradient_norm = figures.gradient_norm;
   report->skipped = figures.overflowed;
+  if (turns_) report->objectives = turns_->reports();
   if (!averages_ahead() && !report->skipped) add_to_average(*report);
   if (t_.scale) report->loss_scale = static_cast<double>(t_.scale->scale), report->skipped_steps = t_.scale->skipped;
   return outcome;
@@ -116,7 +117,8 @@ StepOutcome Trainer::take_step(const Queued& step, StepReport* report) {
 bool Trainer::averages_ahead() const { return t_.average && depth() > 1; }
 
 void Trainer::add_to_average(const StepReport& report) {
-  if (!averages_results_) average_numbers(report.step, static_cast<int64_t>(report.epoch) + 1, report.epoch_ends);
+  if (averages_results_) return;
+  average_numbers(report.step - origin_.step, static_cast<int64_t>(report.epoch - origin_.epoch) + 1, report.epoch_ends);
 }
 
 void Trainer::average_numbers(int64_t step, int64_t epoch, bool epoch_ends) {
@@ -213,7 +215,7 @@ bool Trainer::run(const std::atomic<bool>& stop) {
 }
 
 // So many steps are on their way at once.
-size_t Trainer::depth() const { return exchange_ || parts_ || (t_.average && t_.scale) ? 1 : engine_->depth(); }
+size_t Trainer::depth() const { return exchange_ || parts_ || turns_ || (t_.average && t_.scale) ? 1 : engine_->depth(); }
 
 // False when it was stopped.
 bool Trainer::run_steps(const std::atomic<bool>& stop) {
