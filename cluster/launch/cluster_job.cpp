@@ -9,7 +9,7 @@
 #include "src/job/job_parts.h"
 #include "src/model/device/device_tuning.h"
 #include "src/model/evaluator.h"
-#include "src/run/run_details.h"
+#include "src/train/run_details.h"
 
 namespace perigee {
 namespace {
@@ -73,6 +73,11 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   check_streams(job, probe.train_source());
   if (const std::string line = line_of_targets(probe.train_source().traits().remarks); !line.empty()) warn(line);
   check_steps(probe, options.backend == Backend::cuda);
+  if (probe.optimizer().minimizer())
+    throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": optimizer",
+                                              .what = std::string("'") + probe.optimizer().type() + "' searches along lines in one process",
+                                              .got = "a cluster",
+                                              .expected = "perigee train without --workers, --agents or --listen"}));
   job = probe.job();  // with the weights of classes that it has counted
   weighted = probe.weighted();
   facts = run_facts(probe);

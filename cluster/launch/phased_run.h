@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cluster/launch/cluster_session.h"
-#include "src/run/phase_numbers.h"
+#include "src/run/phases/phase_numbers.h"
 
 namespace perigee {
 

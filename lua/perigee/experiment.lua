@@ -2,6 +2,7 @@
 local native = require "perigee.native"
 local where = require "perigee.where"
 local layers = require "perigee.layers"
+local rules = require "perigee.rules"
 local trace = require "perigee.trace_functions"
 
 -- Names, types and ranges of the keys of the top level (section "") or of a section such as "data".
@@ -39,10 +40,11 @@ local function check_keys(section, given, fail)
     if type(key) ~= "string" then fail("a job's keys have names; got " .. where.describe(key) .. " as a key") end
     local described = key == "network" or key == "data" -- what is wrong with these is said below
     local wrong = native.check_job_key(section, key, described and {} or value)
-    if wrong then fail((section ~= "" and section .. ": " or "") .. wrong, key) end
-    if type(value) == "table" and getmetatable(value) == nil and (section == "" or section == "phases") and #native.job_keys(key) > 0 then
+    local in_list = section == "phases" or section == "objectives" -- `fail` says which of them
+    if wrong then fail(((section == "" or in_list) and "" or section .. ": ") .. wrong, key) end
+    if type(value) == "table" and (section == "" or section == "phases") and #native.job_keys(key) > 0 then
       if key == "phases" or key == "objectives" then check_list(key, value, fail, check_keys)
-      else check_keys(key, value, fail) end
+      elseif getmetatable(value) == nil then check_keys(key, value, fail) end
     end
   end
 end
@@ -95,6 +97,9 @@ local function stored(part)
   for key, value in pairs(part) do copy[key] = value end
   if copy.loss ~= nil then copy.loss = with_functions(copy.loss) end
   if copy.metrics ~= nil then copy.metrics = figures(copy.metrics) end
+  if type(copy.optimizer) == "table" and type(rawget(copy.optimizer, "update")) == "function" then
+    copy.optimizer = rules.optimizers.rule(copy.optimizer)
+  end
   if copy.objectives ~= nil then copy.objectives = list_of(copy.objectives, stored) end
   if copy.phases ~= nil then copy.phases = list_of(copy.phases, stored) end
   if layers.is_layer(copy.network) then copy.network = layers.sequential { copy.network } end

@@ -138,4 +138,66 @@ function find_rate.find_rate(experiment, options)
   return setmetatable(found, FoundRate)
 end
 
+-- The noise of gradients: how large batches are worth their price.
+
+-- The tensors of a gradient, in a fixed order.
+local function leaves(value, list)
+  if tensor.is(value) then
+    list[#list + 1] = value
+  elseif type(value) == "table" then
+    local keys = {}
+    for key in pairs(value) do keys[#keys + 1] = key end
+    table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+    for _, key in ipairs(keys) do leaves(value[key], list) end
+  else
+    where.fail(("the gradient has %s; expected tensors"):format(where.describe(value)))
+  end
+  return list
+end
+
+local function square(list)
+  local sum = 0
+  for _, each in ipairs(list) do sum = sum + (each * each):sum():item() end
+  return sum
+end
+
+---@class perigee.NoiseScale
+---@field scale number      examples of a batch whose noise is as large as the gradient: the trace of the covariance over the squared norm
+---@field gradient number   squared norm of the mean gradient, without bias
+---@field noise number      trace of the covariance of one example's gradient, without bias
+---@field batches integer   that were looked at
+
+---The gradient noise scale of McCandlish et al. (2018), "An empirical model of large-batch training": with batches much smaller than it, twice the
+---batch is nearly twice the progress of a step; with much larger ones, it changes little. `gradient` is a function that gives the gradient of the
+---mean loss of a batch, a tensor or a table of tensors, as pg.grad makes one; `batches` gives so many batches, each of `size` examples:
+---pg.noise_scale(function(batch) return gradient_of(parameters, batch) end, source:batches(32), 32). Two batches at least.
+---@param gradient fun(batch: table): perigee.Tensor|table
+---@param batches fun(): table?
+---@param size integer
+---@param options? { most?: integer } batches to look at, 100
+---@return perigee.NoiseScale
+function find_rate.noise_scale(gradient, batches, size, options)
+  if type(gradient) ~= "function" or type(batches) ~= "function" then
+    where.fail "pg.noise_scale takes a function of a batch and what gives batches, as source:batches(32)"
+  end
+  if type(size) ~= "number" or size < 1 or size % 1 ~= 0 then
+    where.fail("pg.noise_scale takes the size of the batches; got " .. where.describe(size))
+  end
+  local most = options and options.most or 100
+  local sum, squares, count = nil, 0, 0
+  for batch in batches do
+    if count == most then break end
+    local list = leaves(gradient(batch), {})
+    squares = squares + square(list)
+    count = count + 1
+    for index, each in ipairs(list) do list[index] = sum and sum[index] + each or each end
+    sum = list
+  end
+  if count < 2 then where.fail(("pg.noise_scale needs two batches or more; there was %d"):format(count)) end
+  local of_mean, mean_of = square(sum) / count ^ 2, squares / count
+  local noise = size * (mean_of - of_mean) / (1 - 1 / count)
+  local signal = (count * of_mean - mean_of) / (count - 1)
+  return { scale = signal > 0 and noise / signal or math.huge, gradient = signal, noise = noise, batches = count }
+end
+
 return find_rate

@@ -51,7 +51,7 @@ local pg = {
 local later = {
   start = "perigee.run", attach = "perigee.run",
   plot = "perigee.tensor_plot",
-  find_rate = "perigee.find_rate",
+  find_rate = "perigee.find_rate", noise_scale = "perigee.find_rate",
   scan = "perigee.scan",
   averaging = "perigee.policies",
   compile = "perigee.differentiate", grad = "perigee.differentiate", jacobian = "perigee.differentiate", value_and_grad = "perigee.differentiate",

@@ -65,6 +65,17 @@ function rules.family(kind, entries, class)
 end
 
 rules.optimizers = rules.family("optimizer", native.family "optimizer", optimizer)
+
+-- pg.rule { lr = 0.1, state = { "m" }, update = function(p, g, s, now) ... end }: what a job stores is made of the function.
+local described_rule = rules.optimizers.rule
+rules.optimizers.rule = function(options)
+  if type(options) ~= "table" or options.update == nil then return described_rule(options) end
+  local traced, description = trace.rule(options.update, options.state), {}
+  for key, value in pairs(options) do description[key] = value end
+  description.update, description.state = nil, traced.state
+  description.program, description.outputs = traced.program, traced.outputs
+  return described_rule(description)
+end
 rules.schedules = with_functions(rules.family("schedule", native.family "schedule"), trace.schedule)
 rules.losses = with_functions(rules.family("loss", native.family "loss"), trace.loss)
 rules.initializers = rules.family("initialiser", native.family "initializer")

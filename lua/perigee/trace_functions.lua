@@ -105,6 +105,51 @@ function trace.metric(f, options)
   return metric
 end
 
+-- Those that parameters take, and behind them those for numbers of the update alone.
+local rule_ops = {
+  "add", "sub", "mul", "div", "sqrt", "neg", "abs", "sign", "square", "reciprocal", "relu", "maximum", "minimum", "equal", "not_equal", "less",
+  "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_not", "where",
+  "pow", "exp", "log", "floor", "sin", "cos", "tanh", "sigmoid",
+}
+for _, name in ipairs(rule_ops) do rule_ops[name] = true end
+
+---The rule of an optimiser from a function of a parameter, its gradient, its states and the numbers of the update: now.lr, now.t (from 1),
+---now.step, now.epoch, now.progress. It assigns the states, s.m = ..., and returns the new parameter.
+---@param f function
+---@param state? table names, or initial values by name
+---@return table { state =, program =, outputs = }
+function trace.rule(f, state)
+  if type(f) ~= "function" then where.fail(("update is %s; expected function(p, g, s, now) ... end"):format(where.describe(f))) end
+  local initial, states, settable = {}, {}, {}
+  if state ~= nil and type(state) ~= "table" then where.fail(("state is %s; expected { \"m\" } or { m = 0 }"):format(where.describe(state))) end
+  for key, value in pairs(state or {}) do
+    if type(key) == "number" then initial[value] = 0 else initial[key] = value end
+  end
+  for name in pairs(initial) do
+    if type(name) ~= "string" then where.fail(("a state is called %s; expected a name"):format(where.describe(name))) end
+    states[#states + 1], settable[name] = name, true
+  end
+  table.sort(states)
+  local names = { "parameter", "gradient", "lr", "t", "step", "epoch", "progress", unpack(states) }
+  local traced = trace.fields(function(fields)
+    local numbers = {}
+    for _, name in ipairs { "lr", "t", "step", "epoch", "progress" } do numbers[name] = fields[name] end
+    local now = setmetatable({}, { __index = function(_, name)
+      if numbers[name] == nil then where.fail(("there is no now.%s%s"):format(tostring(name), where.suggestion(name, { "lr", "t", "step", "epoch", "progress" }))) end
+      return numbers[name]
+    end })
+    local own = setmetatable({}, {
+      __index = function(_, name)
+        if not settable[name] then where.fail(("there is no state '%s'%s"):format(tostring(name), where.suggestion(name, { unpack(states) }))) end
+        return fields[name]
+      end,
+      __newindex = function(_, name, value) fields[name] = value end,
+    })
+    return f(fields.parameter, fields.gradient, own, now)
+  end, names, settable, "parameter", rule_ops)
+  return { state = next(initial) and initial or nil, program = traced.program, outputs = traced.outputs }
+end
+
 local schedule_ops = {
   "add", "sub", "mul", "div", "pow", "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "where", "neg",
   "exp", "log", "sqrt", "abs", "sin", "cos", "tanh", "sigmoid", "floor",

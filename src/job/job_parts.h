@@ -26,7 +26,7 @@ Job objective_job(const Job& job, size_t i);  // with its loss and what belongs 
 
 // A job whose phases alone have networks gets that of the last one.
 void complete_job(Json* job);
-// What a schema cannot check. Error(model).
+// Checks what a schema cannot. Error(model).
 void check_parts(const Json& job, const std::string& where);
 
 }  // namespace perigee

@@ -68,6 +68,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<ParamWindow> w
       clip_(options.clip, windows_, pieces_, where + ": clip"),
       constraints_(options.constraint, windows_, where + ": constraint") {
   read_rule(options.optimizer, where + ": optimizer");
+  if (def_->programmed) read_program(options, where + ": optimizer");
   choose_kernel(isa);
   const Regularizer shared(options.regularization, where + ": regularization");
   for (const ParamWindow& window : windows_) {
@@ -75,6 +76,14 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<ParamWindow> w
     regularizers_.push_back(window.regularization.is_null() ? shared : Regularizer(window.regularization, place));
   }
   params_.resize(windows_.size());
+  codes_.resize(program_ ? windows_.size() : 0);
+}
+
+void Optimizer::read_program(const OptimizerOptions& options, const std::string& where) {
+  bool full = !options.regularization.is_null() || clip_.value_limit() > 0;
+  for (const ParamWindow& window : windows_) full = full || !window.regularization.is_null();
+  program_.emplace(Config(options.optimizer, where), full);
+  slots_ = program_->states();
 }
 
 void Optimizer::read_rule(const Json& description, const std::string& where) {
@@ -93,6 +102,7 @@ void Optimizer::read_rule(const Json& description, const std::string& where) {
       flags_.push_back(options.boolean(option.name));
       continue;
     }
+    if ((option.type->values & takes::number) != takes::number) continue;  // of a rule of one's own
     ranges_.push_back(option.range);
     option_schedules_.push_back(Schedule::option(options, option.name, fallback_value(option).as_number()));
     if (def_->stateless_option && std::strcmp(option.name, def_->stateless_option) == 0)
@@ -103,6 +113,9 @@ void Optimizer::read_rule(const Json& description, const std::string& where) {
   if (has_bias_lr_) bias_lr_ = Schedule::required(options, "bias_lr");
   assert(ranges_.size() <= kMaxRuleOptions && flags_.size() <= kMaxRuleFlags);
   if (!stateless_) slots_.assign(def_->slots.begin(), def_->slots.end());
+  if (!def_->minimizes) return;
+  minimizer_ = MinimizerOptions::of(options, std::strcmp(def_->name, "cg") == 0);
+  slots_ = minimizer_->slots();
 }
 
 void Optimizer::change(const OptimizerOptions& options, const std::string& where) {
@@ -122,6 +135,11 @@ void Optimizer::change(const OptimizerOptions& options, const std::string& where
     throw Error(ErrorKind::model, {.where = where + ": clip",
                                    .what = "the gradient is clipped in another way than when the run began",
                                    .hint = "only its threshold can change"});
+  if (next.slots_ != slots_)
+    throw Error(ErrorKind::model,
+                {.where = where + ": optimizer", .what = "another rule has other states", .hint = "start another run with it"});
+  program_ = std::move(next.program_);
+  minimizer_ = next.minimizer_;
   option_schedules_ = std::move(next.option_schedules_);
   bias_lr_ = std::move(next.bias_lr_);
   has_bias_lr_ = next.has_bias_lr_;
@@ -137,7 +155,14 @@ void Optimizer::choose_kernel(Isa isa) {
   KernelCall like;
   like.in = like.out = views;
   like.n_in = 1;
-  like.n_out = 1 + static_cast<int>(slots_.size());
+  like.n_out = 1 + (minimizer_ ? 0 : static_cast<int>(slots_.size()));
+  View read[2 + kMaxRuleSlots];
+  FusedParams code = {};
+  if (program_) {
+    std::fill(std::begin(read), std::end(read), views[0]);
+    program_->make({}, {}, &code);
+    like.in = read, like.n_in = code.n_inputs, like.params = &code;
+  }
   kernel_ = widest_kernel(op, like, isa);
   assert(kernel_);  // a rule without a kernel is our own mistake
 }
@@ -163,7 +188,7 @@ RuleStep Optimizer::rule_step(const StepProgress& now) const {
 void Optimizer::initialize(void* const* slots) const {
   const RuleStep step = rule_step({});
   for (size_t s = 0; s < slots_.size(); ++s) {
-    const double value = def_->initial ? def_->initial(step, static_cast<int>(s)) : 0;
+    const double value = program_ ? program_->initial(s) : def_->initial ? def_->initial(step, static_cast<int>(s)) : 0;
     for (const ParamWindow& window : windows_) math_.fill(value, window.elements, element(slots[s], window.offset, math_.dtype));
   }
 }
@@ -173,6 +198,20 @@ void Optimizer::begin_step(const StepProgress& now, double gradient_scale) {
   now_ = now;
   learning_rate_ = learning_rate_at(now);
   fill_params(now, params_);
+  make_codes();
+}
+
+void Optimizer::make_codes() {
+  const RuleNumbers numbers{.lr = 0,
+                            .t = static_cast<double>(now_.step - now_.skipped + 1),
+                            .step = static_cast<double>(now_.step),
+                            .epoch = now_.epoch,
+                            .progress = now_.progress};
+  for (size_t i = 0; i < codes_.size(); ++i) {
+    RuleNumbers own = numbers;
+    own.lr = params_[i].lr;
+    program_->make(own, params_[i], &codes_[i]);
+  }
 }
 
 void Optimizer::params_if_skipped(std::span<UpdateParams> to) const {
@@ -191,7 +230,8 @@ void Optimizer::fill_params(const StepProgress& now, std::span<UpdateParams> to)
     step.role = windows_[i].role;
     const double rate = step.role == ParamRole::bias ? bias_rate : learning_rate_;
     if (has_lr_) step.option[0] = rate;
-    def_->prepare(step, &params);
+    if (program_) params.lr = rate;
+    else def_->prepare(step, &params);
     params.lr *= windows_[i].lr_scale;
     params.decay *= windows_[i].lr_scale;
     regularizers_[i].apply(windows_[i].role, now, rate * windows_[i].lr_scale, &params);
@@ -230,6 +270,7 @@ void Optimizer::finish_norms() {
   if (!clip_.needs_norms()) return;
   clip_.finish(gradient_scale_);
   for (size_t i = 0; i < windows_.size(); ++i) params_[i].gradient_scale = gradient_scale_ * clip_.factor(i);
+  make_codes();
 }
 
 void Optimizer::update(Range range, void* parameters, const void* gradient, void* const* slots) const {
@@ -248,6 +289,10 @@ void Optimizer::update_chunk(Range range, void* parameters, const void* chunk_gr
     if (!window.trainable) continue;
     const int64_t begin = std::max(range.begin, window.offset), end = std::min(range.end, window.offset + window.elements);
     if (begin >= end) continue;
+    if (program_) {
+      run_program(i, {begin, end}, element(parameters, begin, dtype), element(chunk_gradient, begin - range.begin, dtype), slots);
+      continue;
+    }
     const View in = flat_view(element(chunk_gradient, begin - range.begin, dtype), end - begin, dtype);
     View out[1 + kMaxRuleSlots];
     out[0] = flat_view(element(parameters, begin, dtype), end - begin, dtype);
@@ -260,6 +305,20 @@ void Optimizer::update_chunk(Range range, void* parameters, const void* chunk_gr
     call.params = &params_[i];
     kernel_->run(call);
   }
+}
+
+void Optimizer::run_program(size_t window, Range range, std::byte* parameters, const std::byte* gradient, void* const* slots) const {
+  const Dtype dtype = math_.dtype;
+  const int64_t n = range.end - range.begin;
+  View in[2 + kMaxRuleSlots], out[1 + kMaxRuleSlots];
+  in[0] = out[0] = flat_view(parameters, n, dtype);
+  in[1] = flat_view(gradient, n, dtype);
+  for (size_t s = 0; s < slots_.size(); ++s) in[s + 2] = out[s + 1] = flat_view(element(slots[s], range.begin, dtype), n, dtype);
+  KernelCall call;
+  call.in = in, call.out = out, call.params = &codes_[window];
+  call.n_in = 2 + static_cast<int>(slots_.size());
+  call.n_out = 1 + static_cast<int>(slots_.size());
+  kernel_->run(call);
 }
 
 double Optimizer::penalty(const StepProgress& now, const void* parameters) const {

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,9 +23,11 @@
 #include "kernels/ops/update.h"
 #include "src/optim/clip.h"
 #include "src/optim/constraint.h"
+#include "src/optim/minimizer.h"
 #include "src/optim/optimizer_def.h"
 #include "src/optim/param_window.h"
 #include "src/optim/regularizer.h"
+#include "src/optim/rule_program.h"
 #include "src/optim/schedule.h"
 
 namespace perigee {
@@ -52,6 +55,9 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   const char* type() const { return def_->name; }
+  bool programmed() const { return program_.has_value(); }  // by a rule of the job's own, which update_op() cannot make elsewhere
+  // For a method that searches along lines, whose steps are the caller's affair: update() does nothing.
+  const MinimizerOptions* minimizer() const { return minimizer_ ? &*minimizer_ : nullptr; }
   // The names of the states: as many blocks, each laid out as the parameter block.
   const std::vector<std::string>& slots() const { return slots_; }
   // Writes the states' first values (mostly zeros) into the windows of the blocks.
@@ -98,9 +104,12 @@ class Optimizer {
 
  private:
   void read_rule(const Json& description, const std::string& where);
+  void read_program(const OptimizerOptions& options, const std::string& where);
   void choose_kernel(Isa isa);
   void fill_params(const StepProgress& now, std::span<UpdateParams> to) const;
   RuleStep rule_step(const StepProgress& now) const;
+  void make_codes();
+  void run_program(size_t window, Range range, std::byte* parameters, const std::byte* gradient, void* const* slots) const;
 
   const BlockMath& math_;
   std::vector<ParamWindow> windows_;
@@ -121,6 +130,9 @@ class Optimizer {
   StepProgress now_;
   double gradient_scale_ = 1, rate_factor_ = 1;
   std::vector<UpdateParams> params_;  // by window, of this step
+  std::optional<MinimizerOptions> minimizer_;
+  std::optional<RuleProgram> program_;
+  std::vector<FusedParams> codes_;  // by window, of this step; where there is a program
 };
 
 // The rate that a job's "optimizer" begins with: its "lr", or its rule's default; null for a rule without one.

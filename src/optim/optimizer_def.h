@@ -46,6 +46,10 @@ struct OptimizerDef {
   // The option that, fixed at 0, makes the states needless, and the kernel without them (sgd without momentum).
   const char* stateless_option = nullptr;
   const char* stateless_kernel = nullptr;
+  // The description holds the rule itself (rule_program.h), and `prepare` is null.
+  bool programmed = false;
+  // It searches along lines (minimizer.h) with several evaluations for a step, which the trainer makes.
+  bool minimizes = false;
 };
 
 std::span<const OptimizerDef* const> all_optimizers();

@@ -36,6 +36,12 @@ TensorOptimizer::TensorOptimizer(const Json& rule, std::vector<ParamWindow> wind
   }
   optimizer_ = std::make_unique<Optimizer>(OptimizerOptions{.optimizer = rule, .regularization = {}, .clip = {}, .constraint = {}},
                                            windows_, where, dtype_);
+  if (optimizer_->minimizer())
+    throw Error(ErrorKind::usage,
+                {.where = where,
+                 .what = std::string("'") + optimizer_->type() + "' searches along lines: it asks for the loss again and again",
+                 .expected = "a rule that goes by one gradient",
+                 .hint = "train a job with it, or take pg.adam { lr = 1e-3 }"});
   parameters_ = zeros(elements_, dtype_);
   gradient_ = zeros(elements_, dtype_);
   std::vector<void*> slots;

@@ -114,6 +114,7 @@ CheckpointMoment moment_of(const Trainer& trainer, const Json& extra) {
           .sub_batch = trainer.sub_batch(),
           .averaged = trainer.averaged() ? trainer.average()->count() : 0,
           .scale = scale ? std::optional(*scale) : std::nullopt,
+          .lines = trainer.line_state(),
           .extra = extra};
 }
 
@@ -122,6 +123,7 @@ void set_changing_metadata(const CheckpointMoment& at, Metadata* metadata) {
   (*metadata)["sub_batch"] = std::to_string(at.sub_batch);
   if (at.scale) (*metadata)["loss_scale"] = loss_scale_json(*at.scale).dump();
   if (at.averaged > 0) (*metadata)["average"] = Json(Json::Object{{"updates", at.averaged}}).dump();
+  if (!at.lines.is_null()) (*metadata)["lines"] = at.lines.dump();
   if (!at.extra.is_null()) (*metadata)["extra"] = at.extra.dump();
 }
 
@@ -188,6 +190,7 @@ Json load_checkpoint(Trainer& trainer, const Safetensors& file, const std::strin
     std::memcpy(rows->now(i).data(), tensor.view().data, tensor.bytes());
   }
   if (scale) trainer.set_loss_scale(*scale);
+  if (const Json lines = json_metadata(file, "lines", path); !lines.is_null()) trainer.restore_lines(Config(lines, path + ": lines"));
   if (keep_plans) {
     trainer.set_position(position);
     return extra;

@@ -51,6 +51,7 @@ struct CheckpointMoment {
   int64_t sub_batch = 0;
   int64_t averaged = 0;  // updates of the weights' average
   std::optional<LossScale> scale;
+  Json lines;  // of a method that searches along lines
   Json extra;
 };
 

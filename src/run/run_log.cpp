@@ -156,6 +156,7 @@ void RunLog::step(const StepReport& report, const Position& at, bool due, const 
   event.set("step", report.step);
   interval_.write(event);
   event.set("learning_rate", report.learning_rate);
+  if (report.evaluations > 0) event.set("evaluations", report.evaluations);
   if (!report.objectives.empty()) {
     Json losses = Json::object();
     for (const ObjectiveReport& each : report.objectives) losses.set(std::string(each.name), each.loss);

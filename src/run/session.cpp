@@ -9,8 +9,8 @@
 #include "src/io/file.h"
 #include "src/job/job_parts.h"
 #include "src/model/evaluator.h"
-#include "src/run/run_details.h"
 #include "src/train/batch_statistics.h"
+#include "src/train/run_details.h"
 
 namespace perigee {
 
@@ -105,7 +105,8 @@ Json Session::time_table() const {
   Json table = Json::object();
   for (const TracePhase phase :
        {TracePhase::load, TracePhase::compute, TracePhase::exchange, TracePhase::update, TracePhase::evaluate, TracePhase::checkpoint})
-    if (const double seconds = trainer_->times().seconds(phase); phase != TracePhase::exchange || seconds > 0)
+    if (const double seconds = seconds_before_[static_cast<size_t>(phase)] + trainer_->times().seconds(phase);
+        phase != TracePhase::exchange || seconds > 0)
       table.set(std::string(to_string(phase)) + "_s", seconds);
   return table;
 }

@@ -5,6 +5,7 @@
 // and every second (a step that takes longer has its own); the last is "end", or "error" when the run failed.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -15,7 +16,7 @@
 #include "src/io/plot/trace_file.h"
 #include "src/run/checkpoint_hook.h"
 #include "src/run/epoch_judge.h"
-#include "src/run/phase_numbers.h"
+#include "src/run/phases/phase_numbers.h"
 #include "src/run/run_log.h"
 #include "src/run/run_settings.h"
 #include "src/train/trainer.h"
@@ -98,7 +99,8 @@ class Session final : private Hook {
   const Job job_;        // with all its phases
   const size_t phases_;  // 0: it is one job
   PhasePlace place_;
-  PhaseNumbers numbers_;  // of the phases before
+  PhaseNumbers numbers_;                                  // of the phases before
+  std::array<double, kTracePhases> seconds_before_ = {};  // likewise, by what their trainers did
   TraceRing trace_ring_;
   std::unique_ptr<TraceFile> trace_;  // null: none
   std::unique_ptr<Trainer> trainer_;

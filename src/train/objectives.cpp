@@ -6,7 +6,7 @@
 namespace perigee {
 namespace {
 
-void refuse(const Job& job, std::string what, std::string got, std::string expected) {
+void refuse_turns(const Job& job, std::string what, std::string got, std::string expected) {
   throw job.placed(
       Error(ErrorKind::model,
             {.where = job.where() + ": objectives", .what = std::move(what), .got = std::move(got), .expected = std::move(expected)}));
@@ -15,8 +15,8 @@ void refuse(const Job& job, std::string what, std::string got, std::string expec
 }  // namespace
 
 ObjectiveTurns::ObjectiveTurns(const Job& job, TrainingSetup& first) : first_(first) {
-  if (first.options.backend == Backend::cuda) refuse(job, "take turns on a CPU", "device \"cuda\"", "device = \"cpu\"");
-  if (first.scale) refuse(job, "have no loss scale", "precision \"fp16\"", "precision = \"float32\"");
+  if (first.options.backend == Backend::cuda) refuse_turns(job, "take turns on a CPU", "device \"cuda\"", "device = \"cpu\"");
+  if (first.scale) refuse_turns(job, "have no loss scale", "precision \"fp16\"", "precision = \"float32\"");
   for (size_t i = 1; i < objective_count(job); ++i) {
     Turn turn{.setup = std::make_unique<TrainingSetup>(job, i, first), .engine = nullptr};
     turn.engine = make_engine(*turn.setup);
@@ -30,8 +30,8 @@ void ObjectiveTurns::build() {
   for (Turn& turn : turns_) turn.engine->build();
   for (const Turn& turn : turns_)
     if (turn.engine->most_at_once() != turn.setup->batch)
-      refuse(first_.job, "take whole batches, and something in the network or a loss looks at a batch as a whole",
-             "accumulate = " + std::to_string(turn.setup->batch / turn.setup->at_once), "accumulate = 1, with a larger data.batch");
+      refuse_turns(first_.job, "take whole batches, and something in the network or a loss looks at a batch as a whole",
+                   "accumulate = " + std::to_string(turn.setup->batch / turn.setup->at_once), "accumulate = 1, with a larger data.batch");
 }
 
 void ObjectiveTurns::initialize() {

@@ -8,6 +8,7 @@
 #include "src/model/inference.h"
 #include "src/model/prediction.h"
 #include "src/train/gradient_buckets.h"
+#include "src/train/line_steps.h"
 
 namespace perigee {
 
@@ -47,6 +48,8 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options) : t_(job, option
   queued_.reserve(engine_->depth());
   measured_ = engine_->measure(*loader_);
   if (turns_) turns_->measure(*loader_, engine_->sub_batch());
+  lines_ = LineSteps::of(t_, *engine_, !turns_ && !parts_);
+  if (lines_) cut_gradient(t_.model->params().block_bytes());
   if (parts_) loader_ = make_loader(t_.batch);
 }
 
@@ -84,6 +87,7 @@ void Trainer::count_steps(const Config& config) {
 void Trainer::initialize_values() {
   t_.initialize_values();
   if (turns_) turns_->initialize();
+  if (lines_) lines_->minimizer().forget();
   if (t_.average) t_.average->begin_again(0);
   engine_->host_changed(Numbers::model);
   engine_->host_changed(Numbers::slots);
@@ -135,6 +139,12 @@ std::span<const std::byte> Trainer::optimizer_slot(size_t i) const {
   engine_->fetch(Numbers::slots);
   if (i >= t_.slots.size()) return {turns_->slot(i - t_.slots.size()).data(), t_.model->params().block_bytes()};
   return {t_.slots[i].data(), t_.slots[i].bytes()};
+}
+
+Json Trainer::line_state() const { return lines_ ? lines_->minimizer().state() : Json(); }
+
+void Trainer::restore_lines(const Config& state) {
+  if (lines_) lines_->minimizer().restore(state);
 }
 
 void Trainer::set_rate_factor(double factor) {

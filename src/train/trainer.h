@@ -42,12 +42,14 @@ struct StepReport {
   bool skipped = false;                         // the gradient overflowed in f16: parameters and states are what they were
   double loss_scale = 0;                        // after the step; 0: the precision needs none
   int64_t skipped_steps = 0;                    // so far
+  int64_t evaluations = 0;                      // of the loss, where the step searched along a line
   std::span<const ObjectiveReport> objectives;  // of a job that has some; valid until the next step
 };
 
 class Trainer;
 class Evaluator;
 class Inference;
+class LineSteps;
 class RecordReader;
 
 // A hook runs around steps: logging, checkpoints, averaging. Called on the training thread in the order of add_hook; a hook may read
@@ -121,6 +123,9 @@ class Trainer {
   size_t optimizer_slots() const { return t_.slots.size() + (turns_ ? turns_->slots() : 0); }
   // "m", "v"; those of a second objective are "objective2/m".
   std::string slot_name(size_t i) const;
+  // A method that searches along lines knows this beside its slots, for checkpoints; null: there is none.
+  Json line_state() const;
+  void restore_lines(const Config& state);
   // A slot has the layout and type of the parameter block.
   std::span<std::byte> optimizer_slot(size_t i);
   std::span<const std::byte> optimizer_slot(size_t i) const;
@@ -259,6 +264,7 @@ class Trainer {
   std::unique_ptr<ObjectiveTurns> turns_;  // of the objectives after the first; null: the job has none
   StepFigures turn_figures_;
   StepOutcome turn_outcome_ = StepOutcome::done;
+  std::unique_ptr<LineSteps> lines_;  // null: an update goes by one gradient
   std::unique_ptr<Parts> parts_;  // null: a step is one batch to the engine
   std::unique_ptr<Loader> loader_;
   std::vector<Hook*> hooks_;

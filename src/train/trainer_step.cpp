@@ -3,6 +3,7 @@
 #include <cassert>
 #include <utility>
 
+#include "src/train/line_steps.h"
 #include "src/train/trainer.h"
 
 namespace perigee {
@@ -82,7 +83,8 @@ Trainer::Queued Trainer::queue_step(const Batch& batch, const std::atomic<bool>*
                       .weight = weight,
                       .exchange = exchange_ ? &exchange_ : nullptr,
                       .cancel = cancel};
-  if (parts_) step_in_parts(task);
+  if (lines_) lines_->step(task);
+  else if (parts_) step_in_parts(task);
   else if (turns_) turn_outcome_ = turns_->step(task, *engine_, &turn_figures_);
   else engine_->queue(task);
   step.report.learning_rate = t_.optimizer->learning_rate();
@@ -95,8 +97,9 @@ Trainer::Queued Trainer::queue_step(const Batch& batch, const std::atomic<bool>*
 StepOutcome Trainer::take_step(const Queued& step, StepReport* report) {
   StepFigures figures;
   if (parts_) figures = parts_->figures;
+  if (lines_) figures = lines_->figures();
   if (turns_) figures = turn_figures_;
-  const StepOutcome outcome = parts_ ? parts_->outcome : turns_ ? turn_outcome_ : engine_->take(&figures);
+  const StepOutcome outcome = lines_ ? lines_->outcome() : parts_ ? parts_->outcome : turns_ ? turn_outcome_ : engine_->take(&figures);
   if (outcome != StepOutcome::done) {
     position_ = step.before;
     if (t_.average) t_.average->begin_again(step.averaged_before);
@@ -107,6 +110,7 @@ StepOutcome Trainer::take_step(const Queued& step, StepReport* report) {
   if (t_.model->spec().classes > 0) report->accuracy = static_cast<double>(figures.correct) / static_cast<double>(report->examples);
   report->gradient_norm = figures.gradient_norm;
   report->skipped = figures.overflowed;
+  if (lines_) report->evaluations = lines_->evaluations();
   if (turns_) report->objectives = turns_->reports();
   if (!averages_ahead() && !report->skipped) add_to_average(*report);
   if (t_.scale) report->loss_scale = static_cast<double>(t_.scale->scale), report->skipped_steps = t_.scale->skipped;
@@ -215,7 +219,7 @@ bool Trainer::run(const std::atomic<bool>& stop) {
 }
 
 // So many steps are on their way at once.
-size_t Trainer::depth() const { return exchange_ || parts_ || turns_ || (t_.average && t_.scale) ? 1 : engine_->depth(); }
+size_t Trainer::depth() const { return exchange_ || parts_ || turns_ || lines_ || (t_.average && t_.scale) ? 1 : engine_->depth(); }
 
 // False when it was stopped.
 bool Trainer::run_steps(const std::atomic<bool>& stop) {

@@ -151,6 +151,7 @@ void TrainingSetup::open() {
   choices.emplace(*model, *source, job.where() + ": loss");
   math = &block_math(model->params().dtype());
   make_optimizer();
+  if (optimizer->programmed() && options.backend == Backend::cuda) refuse_own_rule(job.where());
   for (size_t i = 0; i < optimizer->slots().size(); ++i) {
     slots.emplace_back(model->params().block_bytes());
     slot_pointers.push_back(slots.back().data());

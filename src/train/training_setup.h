@@ -27,7 +27,7 @@ OptimizerOptions optimizer_options(const Json& job);
 struct TrainingSetup {
   // Opens the data and builds the model; initialises nothing. Error(data), Error(model).
   TrainingSetup(const Job& of, const TrainerOptions& chosen);
-  // Of objective `i` of the job, with the data, the numbers and the network of the first one.
+  // The setup of objective `i` of the job, with the data, the numbers and the network of the first one.
   TrainingSetup(const Job& of, size_t i, const TrainingSetup& first);
 
   void make_optimizer();

@@ -208,6 +208,34 @@ def sigterm_leaves_a_checkpoint_that_resumes():
         cluster.check_ledger(again.folder(), epochs=60)
 
 
+def phases_look_like_one_run():
+    encoder = {"type": "dense", "out": 16, "activation": "tanh", "name": "encoder"}
+    coder = {"network": ["flatten", encoder, {"type": "dense", "out": 784, "name": "decoder"}, {"type": "reshape", "shape": [1, 28, 28]}],
+             "loss": "mse", "target": "x", "epochs": 2}
+    classes = {"network": ["flatten", encoder, {"type": "dense", "out": 10, "name": "classes"}], "loss": "cross_entropy", "epochs": 3}
+    with Cluster() as cluster:
+        cluster.write_job(phases=[coder, classes], network=classes["network"])
+        train = cluster.train("--workers", "2")
+        while train.wait_event("epoch")["epoch"] < 4:
+            pass
+        train.signal(signal.SIGTERM)
+        assert train.wait() == 143, train.tail()
+        folder = train.folder()
+        assert [p["phase"] for p in train.of_kind("phase")] == [1, 2], train.of_kind("phase")
+        assert (folder / "phase-1/model.safetensors").is_file() and not (folder / "model.safetensors").exists()
+        again = cluster.resume(folder, "--workers", "2")
+        end = end_of(again)
+        assert end["epochs"] == 5 and end["test"]["accuracy"] > 0.5, end
+        log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+        assert [e["epoch"] for e in log if e["event"] == "epoch"] == [1, 2, 3, 4, 5], log
+        progress = [e["progress"] for e in again.of_kind("step")]
+        assert progress == sorted(progress) and abs(progress[-1] - 1) < 1e-6, progress
+        first, last = tensors_of(folder / "phase-1/model.safetensors"), tensors_of(folder / "model.safetensors")
+        assert "decoder.weight" in first and "decoder.weight" not in last and "classes.weight" in last
+        for file in ("report.json", "report.html", "curves.svg", "job.json"):
+            assert (folder / file).is_file(), file
+
+
 def a_resumed_run_must_hold_what_is_trained():
     with Cluster() as cluster:
         cluster.write_job(epochs=3)

@@ -37,6 +37,20 @@ function tests.unknown_keys_name_the_nearest()
   check.raises(function() pg.experiment { network = 3, data = {} } end, "network is 3; expected pg.sequential")
 end
 
+function tests.phases_have_keys_of_a_job()
+  local phased = pg.experiment {
+    data = { train = pg.data.digits().train },
+    phases = { { network = pg.dense { 3 }, loss = function(o, t) return (o - t) ^ 2 end }, { network = pg.sequential { pg.dense { 4 } } } },
+  }
+  check.equal(phased.phases[1].network.type, "sequential")
+  check.equal(phased.phases[1].loss.type, "lambda")
+  check.raises(function() job { phases = { { epoch = 3 } } } end, "phases.1.: unknown key 'epoch'; did you mean 'epochs'")
+  check.raises(function() job { phases = { {}, { data = { bach = 3 } } } } end, "phases.2.: data: unknown key 'bach'; did you mean 'batch'")
+  check.raises(function() job { phases = { 3 } } end, "phases.1.: is 3; expected a table")
+  check.raises(function() job { phases = { { network = 3 } } } end, "phases.1.: network is 3")
+  check.raises(function() job { objectives = { { updaets = "a" } } } end, "objectives.1.: unknown key 'updaets'; did you mean 'updates'")
+end
+
 function tests.parted_sources_have_train_and_test()
   local digits = pg.data.digits { seed = 4 }
   check.equal(digits.train, { type = "digits", part = "train", seed = 4 })

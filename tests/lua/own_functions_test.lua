@@ -38,9 +38,9 @@ local function trained(options, through_json)
   return loaded:parameters(), loaded
 end
 
-local function check_same(a, b, exactly)
+local function check_same(a, b, exactly, relative)
   for name, x in pairs(a) do
-    local same = exactly and x:all_equal(b[name]) or not exactly and x:all_close(b[name], 1e-4, 1e-6)
+    local same = exactly and x:all_equal(b[name]) or not exactly and x:all_close(b[name], relative or 1e-4, 1e-2 * (relative or 1e-4))
     assert(same, name .. "\n" .. tostring(x) .. "\n" .. tostring(b[name]))
   end
 end
@@ -60,6 +60,66 @@ function tests.a_traced_cross_entropy_gives_the_bits_of_the_built_in_one()
   local got, own = trained { data = data_of(classes), loss = function(outputs, targets) return pg.cross_entropy(outputs, targets) end }
   check_same(got, wanted, true)
   assert(own(inputs):all_equal(model(inputs))) -- probabilities: the softmax is part of what is predicted
+end
+
+local function momentum(p, g, s, now)
+  s.m = 0.9 * s.m + g
+  return p - now.lr * s.m
+end
+
+function tests.a_traced_rule_trains_as_the_built_in_one()
+  local wanted = trained { data = data_of(numbers), loss = "mse", optimizer = pg.sgd { lr = 0.1, momentum = 0.9 } }
+  for _, state in ipairs { { "m" }, { m = 0 } } do
+    local rule = pg.rule { lr = 0.1, state = state, update = momentum }
+    check_same(trained { data = data_of(numbers), loss = "mse", optimizer = rule }, wanted)
+    check_same(trained({ data = data_of(numbers), loss = "mse", optimizer = rule }, true), wanted)
+  end
+  check_same(trained { data = data_of(numbers), loss = "mse", optimizer = { lr = 0.1, state = { "m" }, update = momentum } }, wanted)
+end
+
+function tests.a_traced_rule_knows_its_numbers()
+  local function adam(p, g, s, now)
+    s.m = 0.9 * s.m + 0.1 * g
+    s.v = 0.999 * s.v + 0.001 * g ^ 2
+    local m, v = s.m / (1 - 0.9 ^ now.t), s.v / (1 - 0.999 ^ now.t)
+    return p - now.lr * m / (pg.sqrt(v) + 1e-8)
+  end
+  local rate = pg.cosine { from = 0.02 }
+  check_same(trained { data = data_of(numbers), loss = "mse", optimizer = pg.rule { lr = rate, state = { "m", "v" }, update = adam } },
+    trained { data = data_of(numbers), loss = "mse", optimizer = pg.adam { lr = rate } }, false, 2e-3)
+end
+
+-- Lookahead (Zhang et al., 2019) around descent: every fifth step the slow weights go half the way to the fast ones, which begin there again.
+function tests.a_rule_may_look_ahead()
+  local rule = pg.rule {
+    lr = 0.1, state = { "slow" },
+    update = function(p, g, s, now)
+      local slow = pg.where(now.t:eq(1), p, s.slow)
+      local fast = p - now.lr * g
+      local is_time = (now.t - 5 * pg.floor(now.t / 5)):eq(0)
+      s.slow = pg.where(is_time, slow + 0.5 * (fast - slow), slow)
+      return pg.where(is_time, s.slow, fast)
+    end,
+  }
+  local p, fast, slow = pg.tensor { 1, -2, 3 }, { 1, -2, 3 }, { 1, -2, 3 }
+  for t = 1, 12 do
+    rule:step(p, 2 * p)
+    for i = 1, 3 do
+      fast[i] = fast[i] - 0.1 * 2 * fast[i]
+      if t % 5 == 0 then slow[i] = slow[i] + 0.5 * (fast[i] - slow[i]); fast[i] = slow[i] end
+    end
+  end
+  assert(p:all_close(pg.tensor(fast), 1e-6, 1e-7), tostring(p))
+end
+
+function tests.a_rule_says_what_is_wrong()
+  local function rule(update, state) return function() pg.rule { state = state, update = update } end end
+  check.raises(rule(function(p, g, s) return p - s.mm end, { "m" }), "there is no state 'mm'; known: m")
+  check.raises(rule(function(p, g, s, now) return p - now.rate * g end), "there is no now.rate")
+  check.raises(rule(function(p, g, s) s.n = g return p end, { "m" }), "'n' cannot be assigned, only a state can")
+  check.raises(rule(function() end), "returns nothing; it must return the new parameter")
+  check.raises(rule(function(p) return pg.softmax(p, 1) end), "softmax")
+  check.raises(rule "p - g", "update is")
 end
 
 function tests.classes_can_be_taken_apart()

@@ -86,7 +86,12 @@ function test.examples_of_job_keys_are_jobs()
     local text = ("return { %s = %s }"):format(option.name, option.example)
     local chunk = assert(loadstring(text, "@example"))
     setfenv(chunk, { pg = pg, mnist = mnist })
+    local in_list = section == "phases" or section == "objectives"
     local job = { network = pg.sequential { pg.dense { 10 } }, data = { train = mnist.train } }
+    if in_list then
+      job[section] = { chunk() }
+      return pg.experiment(job)
+    end
     for key, value in pairs(chunk()) do (section == "" and job or rawget(job, section) or job)[key] = value end
     if section ~= "" and section ~= "data" then job[section], job[option.name] = chunk(), nil end
     return pg.experiment(job)

@@ -55,6 +55,15 @@ def lion(p, g, state, t, lr=1e-2, b1=0.9, b2=0.99, decay=0.1):
 
 
 O = torch.optim
+RULE_MOMENTUM = """{"type": "rule", "lr": 0.1, "state": {"m": 0}, "program": [{"op": "mul", "in": [0.9, "m"], "out": "t1"}, {"op": "add", "in": ["t1", "gradient"],
+ "out": "t2"}, {"op": "mul", "in": ["lr", "t2"], "out": "t3"}, {"op": "sub", "in": ["parameter", "t3"], "out": "t4"}], "outputs": {"parameter": "t4", "m": "t2"}}"""
+RULE_ADAM = """{"type": "rule", "lr": 0.01, "state": {"m": 0, "v": 0}, "program": [{"op": "mul", "in": [0.9, "m"], "out": "t1"}, {"op": "mul", "in": [0.1, "gradient"],
+ "out": "t2"}, {"op": "add", "in": ["t1", "t2"], "out": "t3"}, {"op": "mul", "in": [0.999, "v"], "out": "t4"}, {"op": "square", "in": ["gradient"], "out": "t5"},
+ {"op": "mul", "in": [0.001, "t5"], "out": "t6"}, {"op": "add", "in": ["t4", "t6"], "out": "t7"}, {"op": "pow", "in": [0.9, "t"], "out": "t8"},
+ {"op": "sub", "in": [1, "t8"], "out": "t9"}, {"op": "div", "in": ["lr", "t9"], "out": "t10"}, {"op": "pow", "in": [0.999, "t"], "out": "t11"},
+ {"op": "sub", "in": [1, "t11"], "out": "t12"}, {"op": "sqrt", "in": ["t12"], "out": "t13"}, {"op": "sqrt", "in": ["t7"], "out": "t14"},
+ {"op": "div", "in": ["t14", "t13"], "out": "t15"}, {"op": "add", "in": ["t15", 1e-8], "out": "t16"}, {"op": "mul", "in": ["t10", "t3"], "out": "t17"},
+ {"op": "div", "in": ["t17", "t16"], "out": "t18"}, {"op": "sub", "in": ["parameter", "t18"], "out": "t19"}], "outputs": {"parameter": "t19", "m": "t3", "v": "t7"}}"""
 trajectories = [
     ('{"type": "sgd", "lr": 0.1}', by_torch(lambda p: O.SGD(p, lr=0.1))),
     ('{"type": "sgd", "lr": 0.1, "momentum": 0.9}', by_torch(lambda p: O.SGD(p, lr=0.1, momentum=0.9))),
@@ -63,6 +72,8 @@ trajectories = [
     ('{"type": "adagrad", "lr": 0.1, "initial": 0.01}', by_torch(lambda p: O.Adagrad(p, lr=0.1, eps=1e-6, initial_accumulator_value=0.01))),
     ('{"type": "adadelta"}', by_torch(lambda p: O.Adadelta(p, lr=1.0, rho=0.95, eps=1e-6))),
     ('{"type": "rmsprop", "lr": 0.01}', by_torch(lambda p: O.RMSprop(p, lr=0.01, alpha=0.95, eps=1e-8))),
+    (RULE_MOMENTUM, by_torch(lambda p: O.SGD(p, lr=0.1, momentum=0.9))),
+    (RULE_ADAM, by_torch(lambda p: O.Adam(p, lr=0.01))),
     ('{"type": "adam", "lr": 0.01}', by_torch(lambda p: O.Adam(p, lr=0.01))),
     ('{"type": "adamw", "lr": 0.01, "weight_decay": 0.1}', by_torch(lambda p: O.AdamW(p, lr=0.01, weight_decay=0.1))),
     ('{"type": "adamax", "lr": 0.01}', by_torch(lambda p: O.Adamax(p, lr=0.01))),

@@ -12,4 +12,12 @@ void refuse_carried_state(const std::string& where, const std::string& carried) 
                                  .hint = "or leave out state = \"carry\", so that each window begins with zeros"});
 }
 
+void refuse_own_rule(const std::string& where) {
+  throw Error(ErrorKind::usage, {.where = where + ": optimizer",
+                                 .what = "is a rule of one's own, which the threads of a host make",
+                                 .got = "a GPU",
+                                 .expected = "device = \"cpu\"",
+                                 .hint = "or an optimiser of the list, such as pg.adam { lr = 1e-3 }"});
+}
+
 }  // namespace perigee

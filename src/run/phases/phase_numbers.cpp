@@ -1,4 +1,4 @@
-#include "src/run/phase_numbers.h"
+#include "src/run/phases/phase_numbers.h"
 
 #include <cstring>
 #include <filesystem>

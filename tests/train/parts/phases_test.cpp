@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "cluster/launch/cluster_job.h"
 #include "src/job/job_parts.h"
 #include "src/model/model_file.h"
 #include "src/model/model_reader.h"
@@ -221,6 +222,32 @@ TEST_F(PhasesTest, RefusesAtTheStartWhatALaterPhaseCannotDo) {
   EXPECT_NE(wrong("[3]").find("is no table"), std::string::npos) << wrong("[3]");
   EXPECT_NE(wrong(R"([{"epoch": 3}])").find("job: phases: unknown key 'epoch'; did you mean 'epochs'?"), std::string::npos)
       << wrong(R"([{"epoch": 3}])");
+}
+
+TEST_F(PhasesTest, RefusesCheckpointsThatDoNotFit) {
+  const Job three = phased({coder(), classifier(), coder()});
+  run(three, "run", 30);
+  const auto refused = [&](const Job& job) {
+    try {
+      run(job, "run", 0, true);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_NE(refused(phased({coder(), classifier()})).find("the checkpoint is of a phase that the job does not have"), std::string::npos);
+  fs::remove(at("run") + "/phases.safetensors");
+  EXPECT_NE(refused(three).find("is missing: it has the parameters of the phases before"), std::string::npos);
+}
+
+TEST_F(PhasesTest, OneRunInAClusterIsOnePhase) {
+  try {
+    ClusterJob(phased({coder(), classifier()}), {.threads = 1, .measure = false});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("several workers train the phases of a job one after the other"), std::string::npos)
+        << error.what();
+  }
 }
 
 TEST_F(PhasesTest, AJobMayHaveNetworksInItsPhasesAlone) {

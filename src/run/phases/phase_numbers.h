@@ -1,4 +1,4 @@
-// What the phases of a run leave to those after them: parameters and running statistics by name, as the phase that had them last left them.
+// The phases of a run leave this to those after them: parameters and running statistics by name, as the phase that had them last left them.
 // A file of the run folder holds them, so that a resumed run has those of networks that its checkpoint no longer has.
 #pragma once
 

@@ -29,7 +29,7 @@ void Session::enter_phase(const PhasePlace& place) {
   if (place.phase > 0) trainer_->begin_at(place.origin);
 }
 
-// What is wrong with a later phase is told before the first one trains.
+// A mistake in a later phase is told before the first one trains.
 void Session::check_phases() const {
   if (phases_ == 0) return;
   PhaseShapes shapes;
@@ -79,6 +79,7 @@ void Session::next_phase() {
   reached.position = 0;
   checkpoints_.reset();
   judge_.reset();
+  for (size_t i = 0; i < kTracePhases; ++i) seconds_before_[i] += trainer_->times().seconds(static_cast<TracePhase>(i));
   trainer_.reset();
   enter_phase({.phase = place_.phase + 1, .origin = reached});
   numbers_.put(*trainer_);

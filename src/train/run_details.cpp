@@ -1,4 +1,4 @@
-#include "src/run/run_details.h"
+#include "src/train/run_details.h"
 
 #include <sys/utsname.h>
 #include <unistd.h>
