@@ -1,6 +1,6 @@
 #include "lua/modules.h"
 
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 
 namespace perigee {
 

@@ -10,7 +10,7 @@
 #include "lua/tensor.h"
 #include "src/core/error.h"
 #include "src/data/source.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/io/csv.h"
 #include "src/io/file.h"
 #include "src/io/store/url.h"

@@ -1,4 +1,4 @@
-// Files of tensors: what lua/perigee/tensor_files.lua calls.
+// Files of tensors: what lua/perigee/tensor/files.lua calls.
 #include <string>
 
 #include "lua/tensor.h"

@@ -15,14 +15,14 @@ local rules = require "perigee.rules"
 local data = require "perigee.data"
 local trace = require "perigee.trace_functions"
 local tensor = require "perigee.tensor"
-require "perigee.tensor_make"
-require "perigee.tensor_in_place"
-require "perigee.tensor_ops"
-require "perigee.tensor_networks"
-require "perigee.tensor_index"
-require "perigee.tensor_text"
-require "perigee.tensor_linalg"
-require "perigee.tensor_files"
+require "perigee.tensor.make"
+require "perigee.tensor.in_place"
+require "perigee.tensor.ops"
+require "perigee.tensor.networks"
+require "perigee.tensor.index"
+require "perigee.tensor.text"
+require "perigee.tensor.linalg"
+require "perigee.tensor.files"
 require "perigee.trace_ops"
 local network = require "perigee.network"
 
@@ -50,7 +50,7 @@ local pg = {
 -- Modules that are loaded when pg.NAME is first read: a script that describes a job starts sooner without them.
 local later = {
   start = "perigee.run", attach = "perigee.run",
-  plot = "perigee.tensor_plot",
+  plot = "perigee.tensor.plot",
   find_rate = "perigee.find_rate", noise_scale = "perigee.find_rate",
   scan = "perigee.scan",
   averaging = "perigee.policies",

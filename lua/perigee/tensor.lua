@@ -1,6 +1,6 @@
 -- Tensors: pg.zeros(2, 3), x + y, x:sum(1). A tensor is an FFI struct that holds a C++ array (lua/tensor.cpp); views share memory. Places and
--- axes count from 1; negative ones from the end. This file has the type and its element-wise ops; tensor_make.lua how tensors are made,
--- tensor_in_place.lua what changes them, tensor_ops.lua the other ops, tensor_index.lua `t[...]`, tensor_text.lua how they print.
+-- axes count from 1; negative ones from the end. This file has the type and its element-wise ops; tensor/make.lua how tensors are made,
+-- tensor/in_place.lua what changes them, tensor/ops.lua the other ops, tensor/index.lua `t[...]`, tensor/text.lua how they print.
 local ffi = require "ffi"
 local native = require "perigee.native"
 local where = require "perigee.where"

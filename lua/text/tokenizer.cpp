@@ -4,7 +4,7 @@
 #include "lua/object.h"
 #include "lua/tensor.h"
 #include "src/core/utf8.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/text/train_tokenizer.h"
 
 namespace perigee {

@@ -4,7 +4,7 @@
 #include "lua/state.h"
 #include "lua/tensor.h"
 #include "src/core/cores.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/vectors/files/vector_file.h"
 #include "src/vectors/trained_vectors.h"
 #include "src/vectors/vector_tests.h"

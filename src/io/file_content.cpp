@@ -1,5 +1,5 @@
 #include "src/core/error.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/io/confined.h"
 #include "src/io/digest.h"
 #include "src/io/store/cached_file.h"

@@ -11,7 +11,7 @@
 #include "src/data/table_source.h"
 #include "src/data/text_source.h"
 #include "src/data/transform.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/io/confined.h"
 #include "src/io/image.h"
 #include "src/io/npy.h"

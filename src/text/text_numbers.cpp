@@ -1,7 +1,7 @@
 #include "src/text/text_numbers.h"
 
 #include "src/io/base64.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 
 namespace perigee {
 namespace {

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "src/core/error.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/vectors/draws.h"
 
 namespace perigee {

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "src/core/error.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/io/confined.h"
 #include "src/io/archive/tar.h"
 #include "src/io/text.h"

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <thread>
 
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/io/file.h"
 
 namespace perigee {

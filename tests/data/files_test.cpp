@@ -5,7 +5,7 @@
 
 #include "src/data/loader.h"
 #include "src/io/archive/tar.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/io/npy.h"
 #include "tests/data/fixtures.h"
 #include "tests/io/temporary.h"

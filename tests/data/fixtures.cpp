@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "src/data/records/prepare.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/io/file.h"
 #include "src/io/npy.h"
 #include "tests/data/wav_file.h"

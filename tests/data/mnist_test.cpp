@@ -9,7 +9,7 @@
 #include "src/core/warning.h"
 #include "src/data/loader.h"
 #include "src/data/source.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "tests/io/temporary.h"
 
 namespace perigee {

@@ -6,7 +6,7 @@
 #include "src/data/arrays.h"
 #include "src/data/sources/host.h"
 #include "src/data/text_source.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "tests/io/temporary.h"
 
 namespace perigee {

@@ -12,7 +12,7 @@
 
 #include "src/core/error.h"
 #include "src/data/table/table_file.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/io/file.h"
 #include "tests/io/temporary.h"
 

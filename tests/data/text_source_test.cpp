@@ -5,7 +5,7 @@
 #include <set>
 
 #include "src/data/source.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "tests/io/temporary.h"
 
 namespace perigee {

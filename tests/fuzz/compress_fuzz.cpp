@@ -1,6 +1,6 @@
 // The first byte chooses the format, the rest is the file. What comes out never passes the limit.
 #include "src/core/error.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

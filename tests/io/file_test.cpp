@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "src/core/error.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/io/digest.h"
 #include "src/io/http.h"
 #include "src/io/idx.h"

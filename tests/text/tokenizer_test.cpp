@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/io/file.h"
 
 namespace perigee {

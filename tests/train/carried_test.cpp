@@ -7,7 +7,7 @@
 #include "src/model/steps/carried_rows.h"
 #include "src/run/checkpoint.h"
 #include "tests/core/refusal.h"
-#include "tests/train/carried_reference.h"
+#include "tests/train/references/carried_reference.h"
 #include "tests/train/lanes.h"
 
 namespace perigee {

@@ -13,7 +13,7 @@ namespace perigee {
 namespace {
 
 Json reference() {
-  std::ifstream file(PERIGEE_TEST_FOLDER "/metrics_reference.json");
+  std::ifstream file(PERIGEE_TEST_FOLDER "/references/metrics_reference.json");
   std::ostringstream text;
   text << file.rdbuf();
   return Json::parse(text.str(), "metrics_reference.json");

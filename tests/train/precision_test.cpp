@@ -10,7 +10,7 @@
 #include "src/run/checkpoint.h"
 #include "tests/io/temporary.h"
 #include "tests/train/networks.h"
-#include "tests/train/precision_reference.h"
+#include "tests/train/references/precision_reference.h"
 
 namespace perigee {
 namespace {

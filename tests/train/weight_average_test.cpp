@@ -14,7 +14,7 @@
 #include "src/train/batch_statistics.h"
 #include "tests/io/temporary.h"
 #include "tests/train/networks.h"
-#include "tests/train/weight_average_reference.h"
+#include "tests/train/references/weight_average_reference.h"
 
 namespace perigee {
 namespace {

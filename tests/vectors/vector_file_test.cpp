@@ -9,7 +9,7 @@
 #include <random>
 
 #include "src/core/error.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/io/archive/zip.h"
 #include "src/vectors/vector_tests.h"
 

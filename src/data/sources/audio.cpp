@@ -10,7 +10,7 @@
 #include "src/data/sound/rated.h"
 #include "src/data/sound/sound_source.h"
 #include "src/io/archive/tar.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/io/confined.h"
 #include "src/io/csv.h"
 #include "src/io/sound/resample.h"

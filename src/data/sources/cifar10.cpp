@@ -10,7 +10,7 @@
 #include "src/data/array_source.h"
 #include "src/data/concat_source.h"
 #include "src/io/archive/tar.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/io/confined.h"
 
 namespace perigee {

@@ -1,6 +1,6 @@
 // {"type": "csv", "file": "iris.csv", "target": -1}: a table in a file, read by table_source().
 #include "src/data/table_source.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 
 namespace perigee {
 namespace {

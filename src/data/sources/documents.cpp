@@ -9,7 +9,7 @@
 
 #include "src/data/table.h"
 #include "src/io/archive/tar.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/io/confined.h"
 #include "src/text/term_bag.h"
 

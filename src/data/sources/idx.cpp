@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "src/data/array_source.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 
 namespace perigee {
 namespace {

@@ -6,7 +6,7 @@
 #include "src/core/warning.h"
 #include "src/data/array_source.h"
 #include "src/data/sources/digits.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/io/digest.h"
 #include "src/io/http.h"
 #include "src/io/idx.h"

@@ -2,7 +2,7 @@
 #include "src/io/npy.h"
 
 #include "src/data/arrays.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 
 namespace perigee {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "src/data/streams.h"
 #include "src/data/text_source.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/text/text_numbers.h"
 
 namespace perigee {

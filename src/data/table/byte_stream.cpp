@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "src/core/error.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 #include "src/io/module.h"
 
 namespace perigee {

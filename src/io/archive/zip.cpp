@@ -7,7 +7,7 @@
 #include <set>
 
 #include "src/core/error.h"
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 
 namespace perigee {
 namespace {

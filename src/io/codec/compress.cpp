@@ -1,4 +1,4 @@
-#include "src/io/compress.h"
+#include "src/io/codec/compress.h"
 
 #include <lzma.h>
 #include <zlib.h>

@@ -1,6 +1,6 @@
 """Writes weight_average_reference.h: what torch.optim.swa_utils.AveragedModel makes of the numbers of weight_average_test.cpp, in float64.
 
-    python3 tests/train/weight_average_reference.py > tests/train/weight_average_reference.h
+    python3 tests/train/references/weight_average_reference.py > tests/train/references/weight_average_reference.h
 
 At step t, from 1, weight i is sin(3 t + i), and running statistic i is cos(t + 2 i).
 """

@@ -1,7 +1,7 @@
 """Writes precision_reference.h: what PyTorch makes of the small network of precision_test.cpp in float64, in float32 with bfloat16
 autocast, and with float16 autocast and GradScaler, from a scale so large that the first steps are skipped.
 
-    python3 tests/train/precision_reference.py > tests/train/precision_reference.h
+    python3 tests/train/references/precision_reference.py > tests/train/references/precision_reference.h
 
 Element k of tensor j begins at ((7 k + 3 j) mod 13 - 6) / 8, element i of example n is ((5 n + 3 i) mod 17 - 8) / 8, its class n mod 3: all of
 them exact in float32.

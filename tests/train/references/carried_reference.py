@@ -1,6 +1,6 @@
 """Writes carried_reference.h: what PyTorch makes of recurrent networks whose hidden state is carried, detached, from window to window, in float64.
 
-    python3 tests/train/carried_reference.py > tests/train/carried_reference.h
+    python3 tests/train/references/carried_reference.py > tests/train/references/carried_reference.h
 
 A text in three lanes of 24 units and windows of 4; two epochs, each of which begins with zeros. Embedding, recurrent layers, a dense layer over
 the steps; Adam.
