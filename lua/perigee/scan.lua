@@ -94,19 +94,20 @@ local function on_tensors(step, carries, steps, options)
   if not length or length < 1 then where.fail "scan: there is no step; give a sequence, or length = 10" end
   local results, carried = {}, carries
   for count = 1, length do
-    local t, parts, made = options.reverse and length + 1 - count or count, {}, nil
+    local t, parts = options.reverse and length + 1 - count or count, {}
     for place, sequence in ipairs(steps) do parts[place] = sequence:narrow(-1, t, 1):squeeze(-1) end
     local before = carried
-    carried, made = step(carried, parts)
+    local after, made = step(before, parts)
     if options.mask then
       local counts = options.mask:narrow(2, t, 1):squeeze(2):ne(0)
-      for place, value in ipairs(carried) do carried[place] = tensor.methods.where(spread(counts, value), value, before[place]) end
+      for place, value in ipairs(after) do after[place] = tensor.methods.where(spread(counts, value), value, before[place]) end
       for place, value in ipairs(made) do made[place] = tensor.methods.where(spread(counts, value), value, 0) end
     end
     for place, value in ipairs(made) do
       results[place] = results[place] or {}
       results[place][t] = value
     end
+    carried = after
   end
   for place, list in ipairs(results) do results[place] = tensor.methods.stack(list, -1) end
   return carried, results

@@ -139,7 +139,7 @@ local function columns_of(field)
   local shape = field.shape
   if #shape == 1 and shape[1] <= most_columns then
     local names = {}
-    for index = 1, shape[1] do 
+    for index = 1, shape[1] do
       names[index] = field.columns and field.columns[index] or shape[1] == 1 and field.name or ("%s[%d]"):format(field.name, index)
     end
     return names, function(x)

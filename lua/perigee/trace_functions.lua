@@ -135,7 +135,9 @@ function trace.rule(f, state)
     local numbers = {}
     for _, name in ipairs { "lr", "t", "step", "epoch", "progress" } do numbers[name] = fields[name] end
     local now = setmetatable({}, { __index = function(_, name)
-      if numbers[name] == nil then where.fail(("there is no now.%s%s"):format(tostring(name), where.suggestion(name, { "lr", "t", "step", "epoch", "progress" }))) end
+      if numbers[name] == nil then
+        where.fail(("there is no now.%s%s"):format(tostring(name), where.suggestion(name, { "lr", "t", "step", "epoch", "progress" })))
+      end
       return numbers[name]
     end })
     local own = setmetatable({}, {

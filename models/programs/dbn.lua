@@ -5,6 +5,7 @@
 --     perigee -e 'small = true dofile "models/programs/dbn.lua"'            -- 784-200-200-10, a minute
 local pg = require "perigee"
 local mnist = pg.data.mnist()
+local small = rawget(_G, "small")
 local sizes = small and { 200, 200 } or { 500, 500, 2000 }
 local examples, epochs, tuning = small and 20000 or 60000, small and 5 or 15, small and 10 or 60
 local train = mnist.train:take(examples)

@@ -413,6 +413,8 @@ void PlanCompiler::no_kernel(const Node& node, const PlanStep& step) const {
 // A kernel adds to all its results or to none. One in the arena that somebody reads is of this sub-batch alone: there the last one's would be
 // under it.
 bool PlanCompiler::adds_where_it_must_not(const PlanStep& step) const {
+  const auto leaves = [](const Operand& out) { return out.place == Place::output; };
+  if (std::ranges::none_of(step.out, leaves)) return false;  // it adds to the value that it is joined with
   for (size_t o = 0; o < step.out.size(); ++o) {
     if (step.out[o].place == Place::output) continue;
     const ValueId id{step.node, static_cast<int>(o)};

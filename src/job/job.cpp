@@ -10,12 +10,14 @@
 #include "src/core/config.h"
 #include "src/core/error.h"
 #include "src/data/sharded_order.h"
+#include "src/data/transform.h"
 #include "src/io/yaml.h"
 #include "src/job/job_parts.h"
 #include "src/job/job_schema.h"
 #include "src/nn/describe.h"
 #include "src/nn/layer.h"
 #include "src/nn/loss.h"
+#include "src/optim/optimizer_def.h"
 
 namespace perigee {
 namespace {
@@ -59,6 +61,7 @@ void check_job(Json* json, const std::string& where) {
 
 // The keys that an object might have there, beside those that it has; empty when this file does not know.
 std::vector<std::string> keys_below(const std::vector<std::string>& path, const Json& object) {
+  if (path.size() > 2 && (path[0] == "phases" || path[0] == "objectives")) return keys_below({path.begin() + 2, path.end()}, object);
   if (path.empty()) return job_schema.names();
   const Option* section = path.size() == 1 ? job_schema.find(path[0]) : nullptr;
   if (section != nullptr && section->inside != nullptr && object.is_object()) return section->inside->names();
@@ -76,6 +79,18 @@ std::vector<std::string> keys_below(const std::vector<std::string>& path, const 
   for (const LayerDef* layer : all_layers())
     if (type->as_string() == layer->name) return layer->schema.names();
   return {};
+}
+
+// Whether it is an option of the optimiser or source that stands there, although the job has a key of a similar name.
+bool is_option_of_type(const Json& object, const std::string& key) {
+  const Json* type = object.find("type");
+  if (type == nullptr || !type->is_string()) return false;
+  const std::string& name = type->as_string();
+  for (const OptimizerDef* optimizer : all_optimizers())
+    if (name == optimizer->name) return optimizer->schema.find(key) != nullptr;
+  for (const SourceDef* source : source_defs())
+    if (name == source->type) return source->schema.find(key) != nullptr;
+  return false;
 }
 
 [[noreturn]] void unknown_key(const std::string& path, const std::string& key, const std::vector<std::string>& known) {
@@ -133,7 +148,7 @@ Json& step_into(Json& at, const std::string& path, const std::vector<std::string
   if (Json* found = at.find(key)) return *found;
   std::vector<std::string> known = keys_below(before, at);
   const bool closed = !known.empty();
-  const bool allowed = std::find(known.begin(), known.end(), key) != known.end();
+  const bool allowed = std::find(known.begin(), known.end(), key) != known.end() || is_option_of_type(at, key);
   for (const auto& [name, value] : at.as_object())
     if (!name.starts_with('@') && std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
   // Elsewhere an option that was left out may be given, unless it looks like a misspelt one; its reader refuses what it does not know.

@@ -135,7 +135,7 @@ void Optimizer::change(const OptimizerOptions& options, const std::string& where
     throw Error(ErrorKind::model, {.where = where + ": clip",
                                    .what = "the gradient is clipped in another way than when the run began",
                                    .hint = "only its threshold can change"});
-  if (next.slots_ != slots_)
+  if (!next.stateless_ && next.slots_ != slots_)
     throw Error(ErrorKind::model,
                 {.where = where + ": optimizer", .what = "another rule has other states", .hint = "start another run with it"});
   program_ = std::move(next.program_);

@@ -265,7 +265,7 @@ class Trainer {
   StepFigures turn_figures_;
   StepOutcome turn_outcome_ = StepOutcome::done;
   std::unique_ptr<LineSteps> lines_;  // null: an update goes by one gradient
-  std::unique_ptr<Parts> parts_;  // null: a step is one batch to the engine
+  std::unique_ptr<Parts> parts_;      // null: a step is one batch to the engine
   std::unique_ptr<Loader> loader_;
   std::vector<Hook*> hooks_;
   GradientExchange exchange_;                                     // by hooks; empty where none wants the gradient

@@ -4,11 +4,11 @@
 #include <array>
 
 #include "src/core/error.h"
+#include "src/io/archive/tar.h"
+#include "src/io/archive/zip.h"
 #include "src/io/codec/compress.h"
 #include "src/io/confined.h"
-#include "src/io/archive/tar.h"
 #include "src/io/text.h"
-#include "src/io/archive/zip.h"
 
 namespace perigee {
 namespace {

@@ -59,9 +59,9 @@ TEST(WithNoise, UniformNumbersLieBetweenMinusOneAndOne) {
 }
 
 TEST(WithNoise, SaysWhatIsWrong) {
-  for (const auto& [options, text] : {std::pair{R"("size":5,"field":"x")", "is there already"},
+  for (const auto& [options, text] : {std::pair{R"("size":5,"field":"x")", "is there already; got 'x', expected the name of a new field"},
                                       {R"("size":[])", "has another number of dimensions"},
-                                      {R"("size":[0])", "is out of range"},
+                                      {R"("size":[0])", "expected sizes from 1, and at most 16,777,216 numbers"},
                                       {R"("size":[70000,70000])", "is out of range"}})
     try {
       open(options);

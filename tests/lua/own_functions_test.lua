@@ -114,8 +114,8 @@ end
 
 function tests.a_rule_says_what_is_wrong()
   local function rule(update, state) return function() pg.rule { state = state, update = update } end end
-  check.raises(rule(function(p, g, s) return p - s.mm end, { "m" }), "there is no state 'mm'; known: m")
-  check.raises(rule(function(p, g, s, now) return p - now.rate * g end), "there is no now.rate")
+  check.raises(rule(function(p, _, s) return p - s.mm end, { "m" }), "there is no state 'mm'; known: m")
+  check.raises(rule(function(p, g, _, now) return p - now.rate * g end), "there is no now.rate")
   check.raises(rule(function(p, g, s) s.n = g return p end, { "m" }), "'n' cannot be assigned, only a state can")
   check.raises(rule(function() end), "returns nothing; it must return the new parameter")
   check.raises(rule(function(p) return pg.softmax(p, 1) end), "softmax")

@@ -155,7 +155,7 @@ TEST(Penalty, ErrorsSayWhatToDo) {
       error_of(
           R"([{"type": "time_distributed", "layer": {"type": "sequential", "layers": [{"type": "dense", "out": 2, "contractive": 1}]}}])",
           {3, 4})
-          .find("adds a number to the loss of each example"),
+          .find("adds a number to the loss of each example, and here each step is an example of its own"),
       std::string::npos);
   EXPECT_NE(error_of(R"(["gaussian_sample"])", {3}).find("needs as many means as logarithms of variances"), std::string::npos);
   EXPECT_NE(error_of(R"([{"type": "rbm", "hidden": 2, "hidden_units": "gaussian", "sparsity": 0.1}])", {3})

@@ -94,18 +94,25 @@ std::string with(const std::string& op, const std::string& outputs = R"({"parame
 
 TEST(Rule, SaysWhatIsWrong) {
   const std::pair<std::string, const char*> cases[] = {
-      {with(R"({"op": "exp", "in": ["gradient"], "out": "t1"})"), "is for the numbers of an update"},
-      {with(R"({"op": "matmul", "in": ["gradient", "gradient"], "out": "t1"})"), "cannot be used in a rule"},
-      {with(R"({"op": "sub", "in": ["parametre", "gradient"], "out": "t1"})"), "did you mean 'parameter'?"},
+      {with(R"({"op": "exp", "in": ["gradient"], "out": "t1"})"),
+       "as in beta ^ now.t; every machine must compute the same bits of a parameter"},
+      {with(R"({"op": "matmul", "in": ["gradient", "gradient"], "out": "t1"})"),
+       "cannot be used in a rule; got 'matmul', expected arithmetic, sqrt, comparisons, where"},
+      {with(R"({"op": "sub", "in": ["parametre", "gradient"], "out": "t1"})"),
+       "there is no value 'parametre' at this point of the rule; did you mean 'parameter'?"},
       {with(R"({"op": "sub", "in": ["parameter"], "out": "t1"})"), "does not fit the op"},
-      {with(R"({"op": "sub", "in": ["parameter", 1e40], "out": "t1"})"), "number out of range"},
+      {R"({"type": "rule", "program": {}, "outputs": {"parameter": "parameter"}})", "expected a list of ops"},
+      {with(R"({"op": "sub", "in": [], "out": "t1"})"), "expected a list of names or numbers"},
+      {with(R"({"op": "sub", "in": ["parameter", 1e40], "out": "t1"})"),
+       "has a number out of range; got 1e+40, expected from -1e30 to 1e30"},
       {with(R"({"op": "sub", "in": ["parameter", 1], "out": "gradient"})"), "names a value for the second time"},
       {with(R"({"op": "sub", "in": ["parameter", 1], "out": "t1"})", R"({"parameter": "t1", "m": "t1"})"), "unknown key 'm'"},
       {with("", "{}"), "parameter"},
       {with("", R"({"parameter": "parameter"})", R"({"lr": 0})"), "has a name that a rule has already"},
-      {with("", R"({"parameter": "parameter"})", R"({"a b": 0})"), "other than letters, digits"},
+      {with("", R"({"parameter": "parameter"})", R"({"a b": 0})"), "has a name of other than letters, digits and _"},
       {with("", R"({"parameter": "parameter"})", R"({"a": 0, "b": 0, "c": 0, "d": 0})"), "has too many names"},
-      {with("", R"({"parameter": "parameter"})", R"({"a": "x"})"), "begins with no number"},
+      {with("", R"({"parameter": "parameter"})", R"({"a": "x"})"),
+       "begins with no number; got a = \"x\", expected a number from -1e30 to 1e30"},
   };
   for (const auto& [rule, text] : cases) EXPECT_NE(refusal(rule).find(text), std::string::npos) << rule << ": " << refusal(rule);
   std::string ops, name = "parameter";
@@ -114,6 +121,11 @@ TEST(Rule, SaysWhatIsWrong) {
     name = "t" + std::to_string(i);
   }
   EXPECT_NE(refusal(with(ops, R"({"parameter": "t45"})")).find("needs too many ops on the parameters"), std::string::npos);
+  std::string numbers;
+  for (int i = 1; i <= 500; ++i)
+    numbers += std::string(i > 1 ? "," : "") + R"({"op": "add", "in": [)" + std::to_string(i) + ".5, " + std::to_string(i) +
+               R"(], "out": "t)" + std::to_string(i) + "\"}";
+  EXPECT_NE(refusal(with(numbers)).find("is one number too many"), std::string::npos) << refusal(with(numbers));
 }
 
 }  // namespace

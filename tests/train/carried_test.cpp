@@ -7,8 +7,8 @@
 #include "src/model/steps/carried_rows.h"
 #include "src/run/checkpoint.h"
 #include "tests/core/refusal.h"
-#include "tests/train/references/carried_reference.h"
 #include "tests/train/lanes.h"
+#include "tests/train/references/carried_reference.h"
 
 namespace perigee {
 namespace {

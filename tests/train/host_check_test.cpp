@@ -33,8 +33,8 @@ TEST(HostCheck, NamesTheKernelThatIsWrong) {
       if (what.find("disagrees") != std::string::npos) told = what;
     }
   }
-  for (const char* part :
-       {"step 1: a kernel disagrees with the reference", "dense 'd' (layer 1 of 1)", "op '", "train with device = \"ref\", and report this"})
+  for (const char* part : {"step 1: a kernel disagrees with the reference", "dense 'd' (layer 1 of 1)", "op '",
+                           "train with device = \"ref\", and report this"})
     EXPECT_NE(told.find(part), std::string::npos) << "'" << part << "' in: " << told;
 }
 

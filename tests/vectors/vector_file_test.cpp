@@ -9,8 +9,8 @@
 #include <random>
 
 #include "src/core/error.h"
-#include "src/io/codec/compress.h"
 #include "src/io/archive/zip.h"
+#include "src/io/codec/compress.h"
 #include "src/vectors/vector_tests.h"
 
 namespace perigee {

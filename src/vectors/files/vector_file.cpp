@@ -7,9 +7,9 @@
 
 #include "src/core/error.h"
 #include "src/core/warning.h"
+#include "src/io/archive/zip.h"
 #include "src/io/base64.h"
 #include "src/io/codec/compress.h"
-#include "src/io/archive/zip.h"
 #include "src/vectors/files/fasttext_file.h"
 
 namespace perigee {

@@ -87,6 +87,16 @@ CASES = [line(*each) for each in [
      "the step of pg.scan gives 1; expected values computed from those that it is given", ("return 1", "return h")),
     ("pg.lambda(function(x) local y pg.scan(function(h) y = h return h end, pg.ones(2), x) return y end)",
      "this value belongs to a step of pg.scan; what the step returns leaves it"),
+    # rules of one's own
+    ("pg.rule { update = 3 }", "update is 3; expected function(p, g, s, now) ... end"),
+    ("pg.rule { state = 3, update = function(p, g) return p - g end }", "state is 3; expected { \"m\" } or { m = 0 }"),
+    ("pg.rule { state = { [true] = 0 }, update = function(p, g) return p - g end }", "a state is called true; expected a name"),
+    ("pg.rule { update = function(p, g, s, now) return p - now.lrr * g end }", "there is no now.lrr; did you mean 'lr'?", ("lrr", "lr")),
+    ("pg.rule { state = { 'm' }, update = function(p, g, s) return p - s.n * g end }", "there is no state 'n'"),
+    ("pg.noise_scale(3, 3, 3)", "pg.noise_scale takes a function of a batch and what gives batches, as source:batches(32)"),
+    ("pg.noise_scale(function() end, function() end, 'a')", "pg.noise_scale takes the size of the batches; got 'a'"),
+    ("pg.noise_scale(function() end, function() end, 2)", "pg.noise_scale needs two batches or more; there was 0"),
+    ("local n = 0 pg.noise_scale(function() return 'a' end, function() n = n + 1 return n end, 2)", "the gradient has 'a'; expected tensors"),
     # networks and models
     (INIT + "net:apply(3, pg.ones(1, 3))", "parameters are a table of tensors by name; got", None),
     (INIT + "net:apply({ ['dense1.weight'] = pg.ones(2, 2), ['dense1.bias'] = pg.ones(2) }, pg.ones(1, 3))",

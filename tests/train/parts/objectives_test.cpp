@@ -211,12 +211,14 @@ TEST(Objectives, SayWhatIsWrong) {
   };
   const std::string loss = R"("loss": {"fake": {"type": "mse", "target": "ones"}})";
   EXPECT_EQ(refusal(with("{" + loss + R"(, "updates": ["maker*"]})")), "accepted");
-  EXPECT_NE(refusal(with("{" + loss + "}")).find("an objective needs 'updates'"), std::string::npos);
+  EXPECT_NE(refusal(with("{" + loss + "}")).find("an objective needs 'updates'; for example { loss = \"l2\", updates = \"maker.*\" }"),
+            std::string::npos);
   EXPECT_NE(
       refusal(with("{" + loss + R"(, "updates": "makers*"})")).find("updates of objective 2: has a pattern that no parameter matches"),
       std::string::npos)
       << refusal(with("{" + loss + R"(, "updates": "makers*"})"));
-  EXPECT_NE(refusal(with("{" + loss + R"(, "updates": "maker*"})"), R"(, "loss": "mse")").find("both say what is trained for"),
+  EXPECT_NE(refusal(with("{" + loss + R"(, "updates": "maker*"})"), R"(, "loss": "mse")")
+                .find("both say what is trained for; leave out the loss: evaluations tell that of the first objective"),
             std::string::npos);
 }
 
