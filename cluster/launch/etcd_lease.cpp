@@ -97,7 +97,7 @@ LeaseStore::Holder EtcdLease::holder() const {
   return holder_;
 }
 
-// What is no value of ours has neither id nor job.
+// A value that is not ours has neither id nor job.
 EtcdLease::Found EtcdLease::parse(const EtcdValue& value) {
   if (value.created == 0) return {};
   try {
@@ -213,7 +213,7 @@ void EtcdLease::write_generation() {
 void EtcdLease::keep() {
   const uint64_t begun = now_ns();
   const int64_t seconds = etcd_.keep_alive(lease_);
-  // Somebody may have removed the key by hand, while the lease lives.
+  // The key may have been removed by hand while the lease lives.
   const bool ours = seconds > 0 && etcd_.transact({{lease_key_, true, created_}}, {}) != 0;
   if (seconds == 0) lease_ = 0;
   if (!ours) {

@@ -51,7 +51,7 @@ class EtcdLease final : public LeaseStore {
   const std::string lease_key_, fence_key_, id_, job_, address_;
   const Json about_;
 
-  // Of the thread alone:
+  // Used by the thread alone:
   int64_t lease_ = 0, created_ = 0;  // etcd's lease; the key's revision, 0: it is not ours
   uint64_t told_ns_ = 0;             // of the last warning
 

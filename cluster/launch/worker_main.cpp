@@ -89,7 +89,7 @@ class JobQuestion final : public TransportEvents {
     if (attempt_ > 0 && options_.look_up) try {  // who was there may be gone, and another in its place
         options_.coordinators = {options_.look_up()};
       } catch (const Error&) {
-        // Nobody is, or who knows does not answer: the next attempt asks again.
+        // There is none, or etcd does not answer: the next attempt asks again.
       }
     peer_ = transport_.connect(options_.coordinators[attempt_ % options_.coordinators.size()], now + 5'000'000'000);
   }

@@ -145,7 +145,7 @@ class Installed(unittest.TestCase):
         print(f"{size / 2**20:.1f} MB are installed")
         # The aim is 12, which holds without the CUDA module. Kernels of recurrent layers and attention, each for three instruction sets
         # and for CUDA, have brought 1.5; tables, tokenizers, stores and launchers 1.5 more, of which packing has taken 1 back.
-        self.assertLess(size, 14.5 * 2**20)
+        self.assertLess(size, 15.5 * 2**20)
 
 
 if __name__ == "__main__":
