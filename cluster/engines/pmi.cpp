@@ -3,6 +3,7 @@
 // sees ordinary processes.
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,7 +48,9 @@ class Channel {
   std::string ask(const std::string& line, const std::string& answer) {
     const std::string text = line + "\n";
     for (size_t sent = 0; sent < text.size();) {
-      const ssize_t count = write(descriptor_, text.data() + sent, text.size() - sent);
+      // A launcher that has hung up is an error here and no signal. Some give a pipe.
+      ssize_t count = send(descriptor_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
+      if (count < 0 && errno == ENOTSOCK) count = write(descriptor_, text.data() + sent, text.size() - sent);
       if (count < 0 && errno != EINTR) fail(std::strerror(errno));
       if (count > 0) sent += static_cast<size_t>(count);
     }
