@@ -35,7 +35,7 @@ function network.of_parameters(parameters)
   return state and state.handle
 end
 
----What is known of a model: its description, loss, inputs, outputs and layers; nil for other values.
+---The facts of a model: its description, loss, inputs, outputs and layers; nil for other values.
 function network.about(model)
   local state = built[model]
   return state and state.about

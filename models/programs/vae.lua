@@ -1,4 +1,4 @@
--- What a variational autoencoder knows: digits that nobody wrote, the test ELBO, and how probable it finds digits and what is none.
+-- A trained variational autoencoder shows digits that nobody wrote, the test ELBO, and how probable it finds digits and what is none.
 --
 --     perigee train models/vae.lua --out runs/vae
 --     perigee -e 'arg = { "runs/vae" } dofile "models/programs/vae.lua"'

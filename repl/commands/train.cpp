@@ -238,13 +238,7 @@ void refuse_to_detach(const std::optional<Engine>& engine) {
   if (*why.first) throw Error(ErrorKind::usage, {"--detach", "cannot be used here", why.first, "", why.second});
 }
 
-int run() {
-  watch_signals("\nstopping at the next step; once more to quit at once\n");
-  const std::optional<Engine> engine = engine_of(options.cluster);
-  if (options.detach) {
-    refuse_to_detach(engine);
-    return train_detached();
-  }
+int train_here(const std::optional<Engine>& engine) {
   Detached detached;
   if (engine && engine->rank > 0) return train_for_engine(*engine, options.cluster, static_cast<int>(options.threads));
   std::unique_ptr<Display> display = make_display(display_kind(options.log));
@@ -300,6 +294,14 @@ int run() {
     if (stop_requested()) return stop_exit_code();  // an interrupted script
     throw;
   }
+}
+
+int run() {
+  watch_signals("\nstopping at the next step; once more to quit at once\n");
+  const std::optional<Engine> engine = engine_of(options.cluster);
+  if (!options.detach) return train_here(engine);
+  refuse_to_detach(engine);
+  return train_detached();
 }
 
 }  // namespace

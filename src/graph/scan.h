@@ -22,7 +22,7 @@
 
 namespace perigee {
 
-// What the operands and results of a scan are, in this order.
+// The operands and results of a scan, in this order.
 struct ScanLayout {
   int carries = 0, steps = 0, fixed = 0, weights = 0;  // operands; the results begin with the carries
   int results = 0, sums = 0;                           // and end with the carries before each step

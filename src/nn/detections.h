@@ -26,9 +26,9 @@ struct Detection {
 // Width and height of each box of a cell: the option "boxes" of the loss and of the evaluation detection. Error(model).
 std::vector<std::array<double, 2>> read_grid_boxes(const Config& options);
 
-// What example `example` of `output` [N, B * (5 + classes), H, W] (f32 or f64, contiguous) shows with a score of at least `threshold`, best first.
-// A box that overlaps a better one of its class by more than `overlap` is left out (non-maximum suppression). Outputs that are no numbers show
-// nothing.
+// The boxes that example `example` of `output` [N, B * (5 + classes), H, W] (f32 or f64, contiguous) has with a score of at least `threshold`, best
+// first. A box that overlaps a better one of its class by more than `overlap` is left out (non-maximum suppression). Outputs that are no numbers
+// have none.
 std::vector<Detection> grid_detections(const View& output, int64_t example, const std::vector<std::array<double, 2>>& boxes,
                                        double threshold, double overlap);
 

@@ -28,7 +28,7 @@ class Program {
   Value value(const std::string& name, const std::string& where) const;         // Error(model) with the nearest known name
 
  private:
-  // Of one step of a loop in another program, whose values it may name.
+  // A program for one step of a loop in another one, whose values it may name.
   Program(ScanBody& body, const Program& around);
 
   void step(const Config& op);

@@ -179,7 +179,7 @@ TEST(ScanSlices, StepThatMixesExamplesTakesTheBatchWhole) {
   EXPECT_EQ(slices.values[static_cast<size_t>(last.id().node)][static_cast<size_t>(last.id().output)], Sliced::mixed);
 }
 
-// What a GPU would run grows with the steps; a loop of the host does not.
+// On a GPU the plan grows with the steps; a loop of the host does not.
 TEST(ScanPlan, DoesNotGrowWithTheSteps) {
   const auto steps = [](int64_t length) {
     Graph graph;

@@ -12,7 +12,7 @@ end
 
 local function close(a, b) check.equal(a:all_close(b, 1e-5, 1e-6), true) end
 
--- What pg.lambda makes of f, on the same input.
+-- Runs f as pg.lambda has traced it, on the same input.
 local function traced(f, ...) return pg.sequential { pg.lambda(f) }:init(1, ...)(...) end
 
 function tests.a_traced_loop_gives_what_tensors_give()

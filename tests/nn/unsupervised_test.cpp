@@ -1,4 +1,4 @@
-// What is learned without labels: penalties and likelihoods against PyTorch (unsupervised_reference.py), contrastive divergence against sums over
+// Learning without labels: penalties and likelihoods against PyTorch (unsupervised_reference.py), contrastive divergence against sums over
 // all states, corruption against counting.
 #include <gtest/gtest.h>
 

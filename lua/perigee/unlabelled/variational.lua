@@ -141,7 +141,7 @@ function Variational:encode(x)
   return moments:narrow(2, 1, self.latent), moments:narrow(2, self.latent + 1, self.latent)
 end
 
----What codes stand for: the mean of the distribution of examples, or with { random = true } a draw from it.
+---Decodes codes: the mean of the distribution of examples, or with { random = true } a draw from it.
 ---@param z perigee.Tensor
 ---@param options? { random?: boolean }
 ---@return perigee.Tensor

@@ -56,7 +56,7 @@ int temporary_output() {
   return fd;
 }
 
-// What was printed since the last look.
+// Shows the output since the last look.
 void show_more(int output, off_t* shown) {
   std::array<char, 4096> part;
   for (ssize_t got; (got = pread(output, part.data(), part.size(), *shown)) > 0; *shown += got)

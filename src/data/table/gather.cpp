@@ -1,4 +1,6 @@
 // The loops that rows are chosen and ordered by: with full optimisation, unlike the steps.
+#include "src/data/table/gather.h"
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -7,7 +9,6 @@
 #include <utility>
 
 #include "src/data/table/frame.h"
-#include "src/data/table/gather.h"
 
 namespace perigee::tables {
 namespace {

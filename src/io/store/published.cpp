@@ -131,7 +131,7 @@ void fetch_file(const std::string& url, const PublishedFile& file, const std::st
   write_file(folder + "/" + file.path, bytes);
 }
 
-// Of ".7-name.tmp-123", which a killed writer leaves at some stores, as of "7-name".
+// ".7-name.tmp-123", which a killed writer leaves at some stores, counts as "7-name".
 int64_t number_at_start(const std::string& name) { return std::strtoll(name.c_str() + (name.starts_with('.') ? 1 : 0), nullptr, 10); }
 
 std::string random_name() {

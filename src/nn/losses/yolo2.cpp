@@ -18,7 +18,7 @@ Value part(Value x, int axis, int64_t from, int64_t to) {
   return x.graph().apply("slice", {x}, Json(Json::Object{{"start", Json(std::move(start))}, {"stop", Json(std::move(stop))}}));
 }
 
-// What a grid of cells says of boxes: [N, B, H, W] each, in cells; of labels B is 1.
+// The boxes of a grid of cells: [N, B, H, W] each, in cells; of labels B is 1.
 struct Boxes {
   Value x, y, width, height;
 };
