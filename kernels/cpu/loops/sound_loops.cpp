@@ -10,20 +10,24 @@ namespace perigee {
 namespace {
 
 using Row = float __attribute__((vector_size(32), aligned(4), may_alias));
-using Whole = int32_t __attribute__((vector_size(32), aligned(4), may_alias));
 
 Row& row(float* rows, int64_t i) { return *reinterpret_cast<Row*>(rows + i * kSoundLanes); }
 Row row(const float* rows, int64_t i) { return *reinterpret_cast<const Row*>(rows + i * kSoundLanes); }
 
 // Rows and columns of 8 x 8 numbers change places.
 inline void transpose(Row* r) {
-  const auto pairs = [&](int a, int b, Whole low, Whole high) {
-    const Row x = r[a], y = r[b];
-    r[a] = __builtin_shuffle(x, y, low), r[b] = __builtin_shuffle(x, y, high);
-  };
-  for (int i = 0; i < 8; i += 2) pairs(i, i + 1, Whole{0, 8, 2, 10, 4, 12, 6, 14}, Whole{1, 9, 3, 11, 5, 13, 7, 15});
-  for (int i = 0; i < 8; i += i % 2 == 0 ? 1 : 3) pairs(i, i + 2, Whole{0, 1, 8, 9, 4, 5, 12, 13}, Whole{2, 3, 10, 11, 6, 7, 14, 15});
-  for (int i = 0; i < 4; ++i) pairs(i, i + 4, Whole{0, 1, 2, 3, 8, 9, 10, 11}, Whole{4, 5, 6, 7, 12, 13, 14, 15});
+  for (int i = 0; i < 8; i += 2) {
+    const Row x = r[i], y = r[i + 1];
+    r[i] = __builtin_shufflevector(x, y, 0, 8, 2, 10, 4, 12, 6, 14), r[i + 1] = __builtin_shufflevector(x, y, 1, 9, 3, 11, 5, 13, 7, 15);
+  }
+  for (int i = 0; i < 8; i += i % 2 == 0 ? 1 : 3) {
+    const Row x = r[i], y = r[i + 2];
+    r[i] = __builtin_shufflevector(x, y, 0, 1, 8, 9, 4, 5, 12, 13), r[i + 2] = __builtin_shufflevector(x, y, 2, 3, 10, 11, 6, 7, 14, 15);
+  }
+  for (int i = 0; i < 4; ++i) {
+    const Row x = r[i], y = r[i + 4];
+    r[i] = __builtin_shufflevector(x, y, 0, 1, 2, 3, 8, 9, 10, 11), r[i + 4] = __builtin_shufflevector(x, y, 4, 5, 6, 7, 12, 13, 14, 15);
+  }
 }
 
 void load(const float* const* frames, const float* window, const int32_t* places, int64_t n, float* z) {
