@@ -108,12 +108,13 @@ bool CoordinatorRounds::diverged(const Figures& figures, int64_t examples, int w
   if (examples == 0 || synchronous() || !policy.guard.divergence) return false;
   RoundControl& control = c_.control;
   if (std::exchange(control.gain_workers, workers) != workers) control.gain = policy.gain(workers);
+  const int64_t turns = policy.served ? (workers + policy.merge_every - 1) / policy.merge_every : 1;
   const std::string why = control.guard.on_round({.round = c_.books.round(),
                                                   .loss = figures.loss_sum / static_cast<double>(examples),
                                                   .progress = c_.progress(),
                                                   .workers = workers,
                                                   .gain = control.gain,
-                                                  .turns = policy.served ? (workers + policy.merge_every - 1) / policy.merge_every : 1});
+                                                  .turns = static_cast<int>(turns)});
   if (why.empty()) return false;
   std::string hint = "lower the learning rate";
   if (control.gain > 1.5) hint = "lower the outer momentum or rate";
