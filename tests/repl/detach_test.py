@@ -41,8 +41,8 @@ def is_gone(process):
         return True
 
 
-def perigee(*arguments):
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=120, check=False)
+def perigee(*arguments, **variables):
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **variables})
 
 
 def parts_of(text):
@@ -94,6 +94,8 @@ def what_fails_before_fails_here():
     assert done.returncode == 2 and "there is no such file" in done.stdout + done.stderr, done
     done = perigee("train", "job.lua", "--detach", "--set", "loss=mse_")
     assert done.returncode != 0 and "mse_" in done.stdout + done.stderr, done
+    done = perigee("train", "job.lua", "--detach", TMPDIR="/nonexistent")
+    assert done.returncode == 7 and "no file for what the run prints can be made" in done.stderr, done
     done = perigee("train", "job.lua", "--detach", "--dry-run")
     assert done.returncode == 2 and "--dry-run ends by itself" in done.stderr, done
 

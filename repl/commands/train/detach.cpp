@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 #include <vector>
 
 #include "repl/signals.h"
@@ -49,8 +50,10 @@ class Descriptor {
 
 // A file without a name, which all that is written goes to the end of.
 int temporary_output() {
-  std::string name = (std::filesystem::temp_directory_path() / "perigee-output-XXXXXX").string();
-  const int fd = mkostemp(name.data(), O_APPEND | O_CLOEXEC);
+  std::error_code status;
+  std::string name = (std::filesystem::temp_directory_path(status) / "perigee-output-XXXXXX").string();
+  if (status) errno = status.value();
+  const int fd = status ? -1 : mkostemp(name.data(), O_APPEND | O_CLOEXEC);
   if (fd < 0) fail("no file for what the run prints can be made");
   unlink(name.c_str());
   return fd;

@@ -89,7 +89,7 @@ class SequenceReader {
     return where_ + ": row " + std::to_string(number) + ": column '" + meaning.name + "'";
   }
 
-  // --- What the training part says -----------------------------------------------------------------------------------------------
+  // --- The schema of the training part -----------------------------------------------------------------------------------------------
 
   size_t column_of(const Json& json, const char* key) const {
     if (json.is_string()) return frame_.schema.at(json.as_string(), config_.where() + ": " + key);

@@ -122,7 +122,7 @@ TEST(Faults, ALinkThatCarriesNothingCostsThreeSeconds) {
       }
 }
 
-// Whoever is sent away because its link does not hold hears that the run is over, though it must not join before.
+// A worker that is sent away because its link does not hold hears that the run is over, though it must not join before.
 TEST(Faults, AWorkerThatWasSentAwayHearsOfTheEnd) {
   int sent_away = 0;
   for (int i = 0; i < 100; ++i) {
