@@ -21,10 +21,11 @@ struct Footer {
   uint64_t size;
 };
 constexpr char kMagic[16] = "perigee-cache-1";
+constexpr size_t kPiece = size_t{256} << 10;
 
-bool fits(const Footer& footer, std::span<const std::byte> content) {
-  return std::memcmp(footer.magic, kMagic, sizeof kMagic) == 0 && footer.size == content.size() &&
-         xxh3_hex(content) == std::string_view(footer.digest, sizeof footer.digest);
+bool fits(const Footer& footer, uint64_t size, std::string_view digest) {
+  return std::memcmp(footer.magic, kMagic, sizeof kMagic) == 0 && footer.size == size &&
+         digest == std::string_view(footer.digest, sizeof footer.digest);
 }
 
 bool read_exactly(int fd, void* to, size_t size, uint64_t at) {
@@ -62,7 +63,7 @@ std::shared_ptr<MappedFile> map_cached(const std::string& path, uint64_t limit, 
     if (bytes.size() < sizeof footer) return nullptr;
     std::memcpy(&footer, bytes.data() + bytes.size() - sizeof footer, sizeof footer);
     *content = bytes.first(bytes.size() - sizeof footer);
-    return content->size() <= limit && fits(footer, *content) ? file : nullptr;
+    return content->size() <= limit && fits(footer, content->size(), xxh3_hex(*content)) ? file : nullptr;
   } catch (const Error&) {
     return nullptr;  // a fault in the cache must not stop the caller
   }
@@ -73,9 +74,17 @@ bool read_cached(const std::string& path, std::span<std::byte> into) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   Footer footer;
-  const bool whole = read_exactly(fd, into.data(), into.size(), 0) && read_exactly(fd, &footer, sizeof footer, into.size());
+  Xxh3 hash;
+  bool whole = true;
+  // Each piece is hashed while the processor's cache still holds it.
+  for (size_t at = 0; whole && at < into.size(); at += kPiece) {
+    const auto piece = into.subspan(at, std::min(kPiece, into.size() - at));
+    whole = read_exactly(fd, piece.data(), piece.size(), at);
+    if (whole) hash.update(piece);
+  }
+  whole = whole && read_exactly(fd, &footer, sizeof footer, into.size());
   ::close(fd);
-  return whole && fits(footer, into);
+  return whole && fits(footer, into.size(), hash.hex());
 }
 
 void shrink_cache(const std::string& folder, uint64_t limit) {
