@@ -78,6 +78,14 @@ constexpr Option kPretrained[] = {
     {"partial", "boolean", "false", "parameters that the file does not have begin anew, without being named in skip"},
 };
 
+constexpr Option kLog[] = {
+    {"tensorboard", "boolean", "true", "event files for TensorBoard are written"},
+    {"histograms", "number", "0.01",
+     "share of the run's time that histograms of parameters and gradients may take, where one process trains: 0 for none, 1 for some after "
+     "every epoch", {0, 1}},
+    {"images", "integer", "8", "training examples that are among them where they are pictures; 0: none, nor the confusion matrix", {0, 64}},
+};
+
 constexpr Option kObjective[] = {
     {"name", "string", "its number", "what events and checkpoints call it"},
     {"loss", "loss or {output: loss, ...}", nullptr, "what its updates make smaller: as the job's loss"},
@@ -148,6 +156,7 @@ constexpr Option kJob[] = {
      {},
      nullptr,
      &plateau_schema},
+    {"log", "table", "none", "what TensorBoard shows of the run beside its figures", {}, {}, nullptr, &log_schema},
     {"report", "boolean", "true", "report.html is written when the run ends; `perigee report RUN` writes it later too"},
     {"ema",
      "table",
@@ -256,6 +265,7 @@ constexpr Example kExamples[] = {
     {"", "checkpoint", "{ every_epochs = 5, keep = 2 }"},
     {"", "early_stopping", "{ metric = \"validation.loss\", patience = 3 }"},
     {"", "reduce_on_plateau", "{ metric = \"validation.loss\", patience = 5 }"},
+    {"", "log", "{ histograms = 0.05 }"},
     {"", "report", "false"},
     {"", "ema", "{ decay = 0.999 }"},
     {"", "swa", "{ from_epoch = 8 }"},
@@ -299,6 +309,9 @@ constexpr Example kExamples[] = {
     {"ema", "from_step", "100"},
     {"ema", "every", "10"},
     {"swa", "from_epoch", "16"},
+    {"log", "tensorboard", "false"},
+    {"log", "histograms", "1"},
+    {"log", "images", "16"},
     {"pretrained", "model", "\"runs/base/model.safetensors\""},
     {"pretrained", "freeze", "{ \"conv*\" }"},
     {"pretrained", "skip", "{ \"head.*\" }"},
@@ -317,6 +330,7 @@ const Schema plateau_schema{.options = kPlateau};
 const Schema ema_schema{.options = kEma};
 const Schema swa_schema{.options = kSwa};
 const Schema pretrained_schema{.options = kPretrained};
+const Schema log_schema{.options = kLog};
 const Schema phase_schema{.options = kPhase};
 const Schema objective_schema{.options = kObjective};
 const Schema job_schema{.options = kJob};
@@ -338,7 +352,7 @@ Error with_example(const Error& error, std::string_view section) {
 }
 
 bool has_no_effect(std::string_view section, std::string_view key) {
-  constexpr std::pair<std::string_view, std::string_view> kKeys[] = {{"", "log"}, {"data", "prefetch"}, {"data", "drop_last"}};
+  constexpr std::pair<std::string_view, std::string_view> kKeys[] = {{"data", "prefetch"}, {"data", "drop_last"}};
   return std::ranges::find(kKeys, std::pair(section, key)) != std::end(kKeys);
 }
 

@@ -9,7 +9,7 @@
 namespace perigee {
 
 extern const Schema job_schema, data_schema, checkpoint_schema, early_stopping_schema, plateau_schema, pretrained_schema, ema_schema,
-    swa_schema, phase_schema, objective_schema;
+    swa_schema, phase_schema, objective_schema, log_schema;
 
 // How a key is written in a script, its value alone: "pg.adamw { lr = 1e-3 }"; null: there is no such key. `section` is "" for the top level.
 const char* job_example(std::string_view section, std::string_view key);

@@ -39,7 +39,7 @@ std::vector<float> read_field(const DataSource& source, size_t field, int64_t in
 bool is_image(const Shape& shape) { return shape.rank() == 3 && (shape[0] == 1 || shape[0] == 3) && shape[1] >= 4 && shape[2] >= 4; }
 
 // [channels, height, width], from its least value as black to its greatest as white; a large one is made smaller by means of squares.
-Json image_of(const std::vector<float>& values, const Shape& shape) {
+std::string png_of(const std::vector<float>& values, const Shape& shape) {
   const int64_t channels = shape[0], height = shape[1], width = shape[2];
   const int64_t square = (std::max(height, width) + kLongestSide - 1) / kLongestSide;
   const int64_t rows = (height + square - 1) / square, columns = (width + square - 1) / square;
@@ -57,12 +57,21 @@ Json image_of(const std::vector<float>& values, const Shape& shape) {
         const double share = (sum / count - from) / range;
         pixels.push_back(static_cast<uint8_t>(std::lround(255 * (share >= 0 && share <= 1 ? share : 0))));
       }
-  Json shown = Json::object();
-  shown.set("image", "data:image/png;base64," + base64(png_file(static_cast<uint32_t>(columns), static_cast<uint32_t>(rows), pixels)));
-  shown.set("width", width);
-  shown.set("height", height);
-  return shown;
+  return png_file(static_cast<uint32_t>(columns), static_cast<uint32_t>(rows), pixels);
 }
+
+Json image_of(const std::vector<float>& values, const Shape& shape) {
+  return Json(
+      Json::Object{{"image", "data:image/png;base64," + base64(png_of(values, shape))}, {"width", shape[2]}, {"height", shape[1]}});
+}
+
+const Field* find_field(const DataSource& source, const std::string& name) {
+  const auto& fields = source.fields();
+  const auto found = std::find_if(fields.begin(), fields.end(), [&](const Field& field) { return field.name == name; });
+  return found == fields.end() ? nullptr : &*found;
+}
+
+size_t number_of(const DataSource& source, const Field* field) { return static_cast<size_t>(field - source.fields().data()); }
 
 // Undoes the one transform that changed the numbers by what it measured, if there is one.
 bool undo_transforms(const Json& transforms, std::vector<float>* x) {
@@ -112,11 +121,17 @@ Json table_row(const Json& fitted, std::span<const float> values) {
   return place == x.size() ? row : Json();
 }
 
+std::string example_png(const DataSource& source, const std::string& name, int64_t index) {
+  const Field* found = find_field(source, name);
+  if (found == nullptr || !is_image(found->shape)) return "";
+  const std::vector<float> values = read_field(source, number_of(source, found), index);
+  return values.empty() ? "" : png_of(values, found->shape);
+}
+
 Json shown_example(const DataSource& source, const std::string& name, int64_t index) {
-  const auto& fields = source.fields();
-  const auto found = std::find_if(fields.begin(), fields.end(), [&](const Field& field) { return field.name == name; });
-  if (found == fields.end()) return {};
-  const std::vector<float> values = read_field(source, static_cast<size_t>(found - fields.begin()), index);
+  const Field* found = find_field(source, name);
+  if (found == nullptr) return {};
+  const std::vector<float> values = read_field(source, number_of(source, found), index);
   if (values.empty()) return {};
   if (is_image(found->shape)) return image_of(values, found->shape);
   if (Json row = table_row(source.traits().fitted, values); !row.is_null()) return Json(Json::Object{{"columns", std::move(row)}});

@@ -71,7 +71,6 @@ RunFolder::RunFolder(std::string path, bool made) : path_(std::move(path)), made
     throw Error(ErrorKind::resources,
                 {path_ + "/log.jsonl", "this file cannot be written", std::strerror(errno), "", "choose another folder with --out"});
   lock_run(fileno(log_.get()));
-  tensorboard_ = std::make_unique<TensorboardWriter>(path_ + "/tensorboard");
 }
 
 void RunFolder::check_free(const std::string& path) {
@@ -126,8 +125,13 @@ void RunFolder::write_text(const std::string& file, const std::string& text) {
   quietly(file.c_str(), [&] { write_file(path_ + "/" + file, as_bytes(text)); });
 }
 
+TensorboardWriter* RunFolder::events() {
+  if (has_events_ && !tensorboard_) tensorboard_ = std::make_unique<TensorboardWriter>(path_ + "/tensorboard");
+  return tensorboard_.get();
+}
+
 void RunFolder::log(const Json& event) {
-  add_scalars(*tensorboard_, event);
+  if (TensorboardWriter* writer = events()) add_scalars(*writer, event);
   quietly("log.jsonl", [&] {
     const std::string line = event.dump() + "\n";
     if (std::fwrite(line.data(), 1, line.size(), log_.get()) != line.size() || std::fflush(log_.get()) != 0) {

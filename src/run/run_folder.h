@@ -36,6 +36,9 @@ class RunFolder {
   // report.html from the other files (src/report/page.h), unless the job is to have none. The last one to be written.
   void page();
   void leave_out_page() { has_page_ = false; }
+  // The TensorBoard file, made when the first event comes; null: the job is to have none.
+  TensorboardWriter* events();
+  void leave_out_events() { has_events_ = false; }
 
  private:
   RunFolder(std::string path, bool made);
@@ -48,7 +51,7 @@ class RunFolder {
   std::string path_;
   std::unique_ptr<std::FILE, Closer> log_;
   std::unique_ptr<TensorboardWriter> tensorboard_;
-  bool made_, has_page_ = true, warned_ = false;
+  bool made_, has_page_ = true, has_events_ = true, warned_ = false;
 };
 
 // Takes away the files that a start writes, and the folder when nothing else is in it. Nothing happens where there is a checkpoint.

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "src/data/stored_arrays.h"
+#include "src/run/tensorboard_log.h"
 #include "src/train/device/device_memory.h"
 
 namespace perigee {
@@ -70,6 +71,7 @@ std::unique_ptr<RunFolder> open_run_folder(const Job& job, const std::string& ou
   const bool goes_on = !earlier.empty() && out.empty();
   auto folder = std::make_unique<RunFolder>(goes_on ? RunFolder::open(earlier) : RunFolder::create(job.name(), out));
   if (!Config(job.json(), job.where()).boolean("report", true)) folder->leave_out_page();
+  if (!log_options(job).tensorboard) folder->leave_out_events();
   store_arrays(job.json(), job.folder(), folder->path());
   folder->write_text("job.json", with_relative_array_files(job.canonical()).dump(2) + "\n");
   return folder;

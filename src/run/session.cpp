@@ -114,6 +114,7 @@ Json Session::time_table() const {
 void Session::open_folder() {
   log_->set_folder(open_run_folder(job_, options_.out, options_.resume));
   folder_path_ = log_->folder_path();
+  if (TensorboardWriter* events = log_->folder()->events()) pictures_ = std::make_unique<TensorboardLog>(job_, *events);
   if (place_.phase > 0) numbers_.save(PhaseNumbers::file_in(folder_path_));
   open_checkpoints();
 }
@@ -197,9 +198,10 @@ void Session::on_epoch(Trainer& trainer, uint64_t epoch) {
   const int64_t number = static_cast<int64_t>(epoch) + 1;
   Json event = log_->epoch_event(number, trainer.position());
   if (phases_ > 0) event.set("phase", static_cast<int64_t>(place_.phase) + 1);
+  Json last;
   for (const std::string& part : judge_->parts()) {
-    const Json result = evaluate(part);
-    if (!result.is_null()) event.set(part, scalar_figures(result));
+    Json result = evaluate(part);
+    if (!result.is_null()) event.set(part, scalar_figures(result)), last = std::move(result);
   }
   const double evaluation = watch.seconds();
   event.set("seconds", RunLog::rounded_seconds(log_->seconds()));
@@ -207,6 +209,7 @@ void Session::on_epoch(Trainer& trainer, uint64_t epoch) {
   log_->emit(event);
   judge_epoch(number - static_cast<int64_t>(trainer.origin().epoch), event);
   update_extra();
+  if (pictures_) pictures_->after_epoch(trainer, last, log_->seconds());
   log_->set_aside(watch.seconds(), evaluation);
 }
 
@@ -236,6 +239,7 @@ Json Session::run(const std::atomic<bool>& stop) {
   log_->start(trainer_->position(), options_.about, resumed_from_);
   for (const RunSettings::Change& change : settings_.changes()) tell_option(change.option, change.value, true);
   begin_details();
+  if (pictures_) pictures_->begin(*trainer_);
   if (phases_ > 0) tell_phase();
   try {
     for (;;) {
@@ -369,6 +373,7 @@ Json Session::finish(bool interrupted) {
     update_extra();
     checkpoints_->begin_save(trainer);
   }
+  if (pictures_) pictures_->end(trainer);
   std::optional<Error> failure;
   if (!interrupted) failure = finish_model(event);
   if (checkpoints_)

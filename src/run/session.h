@@ -19,6 +19,7 @@
 #include "src/run/phases/phase_numbers.h"
 #include "src/run/run_log.h"
 #include "src/run/run_settings.h"
+#include "src/run/tensorboard_log.h"
 #include "src/train/trainer.h"
 
 namespace perigee {
@@ -105,6 +106,7 @@ class Session final : private Hook {
   std::unique_ptr<TraceFile> trace_;  // null: none
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<RunLog> log_;
+  std::unique_ptr<TensorboardLog> pictures_;  // null: there are no event files
   std::unique_ptr<EpochJudge> judge_;
   RunSettings settings_;
   std::string folder_path_, resumed_from_;

@@ -87,7 +87,7 @@ TEST(Job, ChecksItsSections) {
   EXPECT_NE(job_refusal(R"("at": "nowhere")").find("'at' has an unknown value"), std::string::npos);
   EXPECT_EQ(job_refusal(R"("prefetch": 8)"), "job.json: 'data.prefetch' has no effect; remove it");
   EXPECT_EQ(job_refusal(R"("drop_last": true)"), "job.json: 'data.drop_last' has no effect; remove it");
-  EXPECT_EQ(job_refusal("", R"(, "log": {})"), "job.json: 'log' has no effect; remove it");
+  EXPECT_EQ(job_refusal("", R"(, "log": {"histogram": 1})"), "job.json: log: unknown key 'histogram'; did you mean 'histograms'?");
   EXPECT_EQ(job_refusal("", R"(, "early_stopping": {"patiense": 3})"),
             "job.json: early_stopping: unknown key 'patiense'; did you mean 'patience'?");
   EXPECT_EQ(job_refusal("", R"(, "epoch": 3)"), "job.json: unknown key 'epoch'; did you mean 'epochs'?");

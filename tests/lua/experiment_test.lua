@@ -18,7 +18,7 @@ end
 
 function tests.unknown_keys_name_the_nearest()
   check.raises(function() job { epoch = 3 } end, "experiment_test.lua:20: unknown key 'epoch'; did you mean 'epochs'")
-  check.raises(function() job { log = {} } end, "'log' has no effect; remove it")
+  check.raises(function() job { log = { image = 3 } } end, "log: unknown key 'image'; did you mean 'images'")
   check.raises(function() job { epochs = "five" } end, "experiment_test.lua:22: 'epochs' has the wrong type; got string \"five\"")
   check.raises(function() job { precision = "float23" } end, "did you mean 'float32'")
   check.raises(function() job { early_stopping = { patiense = 3 } } end, "early_stopping: unknown key 'patiense'; did you mean 'patience'")

@@ -7,8 +7,10 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "src/core/warning.h"
+#include "src/io/safetensors.h"
 
 namespace perigee {
 namespace {
@@ -126,6 +128,25 @@ TEST_F(SessionTest, ALongerPlanContinuesAFinishedRun) {
   ASSERT_EQ(rest.size(), 2u);
   EXPECT_EQ(rest[0], whole[2]);
   EXPECT_EQ(rest[1], whole[3]);
+}
+
+// Batch norm, whose statistics a gradient of its own must not move.
+TEST_F(SessionTest, WhatTensorboardShowsChangesNothing) {
+  const auto model_with = [&](const std::string& name, const std::string& log) {
+    run(Job(Json::parse(R"({"network": [{"type": "conv2d", "out": 2, "kernel": 3}, {"type": "batchnorm"}, {"type": "dropout", "rate": 0.5},
+          {"type": "dense", "out": 10}], "loss": "cross_entropy", "seed": 5, "optimizer": "adam", "epochs": 3, "log": )" +
+                            log + R"(, "data": {"train": {"type": "digits", "size": 96}, "batch": 16}})",
+                        "job"),
+            "job"),
+        name);
+    std::ostringstream model;
+    for (const NamedTensor& each : read_safetensors((folder_ / name / "model.safetensors").string()).tensors)
+      model << each.name << std::string_view(reinterpret_cast<const char*>(each.tensor.view().data), each.tensor.bytes());
+    return model.str();
+  };
+  const std::string plain = model_with("plain", R"({"histograms": 0})");
+  EXPECT_EQ(plain, model_with("shown", R"({"histograms": 1})"));
+  EXPECT_GT(plain.size(), 100u);
 }
 
 TEST_F(SessionTest, KeepsTheBestCheckpointWhenAsked) {

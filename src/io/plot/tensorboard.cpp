@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -66,15 +67,34 @@ void put_bytes(std::string& out, int field, std::string_view value) {
   out += value;
 }
 
-std::vector<double> bucket_limits() {
-  std::vector<double> positive, limits;
-  for (double v = 1e-12; v < 1e20; v *= 1.1) positive.push_back(v);
-  positive.push_back(1.7976931348623157e308);
-  for (auto v = positive.rbegin(); v != positive.rend(); ++v) limits.push_back(-*v);
-  limits.push_back(0);
-  limits.insert(limits.end(), positive.begin(), positive.end());
-  return limits;
-}
+// Bits 31 to 16 of a float32 are its sign, its exponent and 7 bits of its mantissa: all that a bucket is found by.
+constexpr uint32_t kKeys = 1 << 16;
+constexpr uint32_t kSign = 1 << 15, kInfinity = 0x7f80;
+
+uint32_t key_of(float value) { return std::bit_cast<uint32_t>(value) >> 16; }
+double value_of(uint32_t key) { return std::bit_cast<float>(key << 16); }
+
+// Limits have no more bits than keys have, so that a key lies in one bucket.
+struct Buckets {
+  std::vector<double> limits;
+  std::vector<uint16_t> of_key;
+
+  Buckets() : of_key(kKeys) {
+    std::vector<double> positive;
+    for (double v = 1e-12; v < 1e20; v *= 1.1) positive.push_back(value_of(key_of(static_cast<float>(v))));
+    positive.push_back(1.7976931348623157e308);
+    for (auto v = positive.rbegin(); v != positive.rend(); ++v) limits.push_back(-*v);
+    limits.push_back(0);
+    limits.insert(limits.end(), positive.begin(), positive.end());
+    for (uint32_t key = 0; key < kKeys; ++key) {
+      // What has a negative key lies below its value, but for zero.
+      const uint32_t beyond = key > kSign ? std::min(key + 1, kSign | kInfinity) : std::min(key, kInfinity);
+      const double v = key == kSign ? 0 : value_of(beyond);
+      const auto above = std::upper_bound(limits.begin(), limits.end(), v);
+      of_key[key] = static_cast<uint16_t>(std::min<std::ptrdiff_t>(above - limits.begin(), static_cast<std::ptrdiff_t>(limits.size()) - 1));
+    }
+  }
+};
 
 double now_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
@@ -122,32 +142,94 @@ void TensorboardWriter::scalar(std::string_view tag, int64_t step, double value)
 }
 
 void TensorboardWriter::histogram(std::string_view tag, int64_t step, std::span<const float> values) {
-  static const std::vector<double> limits = bucket_limits();
-  std::vector<double> counts(limits.size());
-  double low = INFINITY, high = -INFINITY, number = 0, sum = 0, squares = 0;
-  for (const double v : values) {
+  static const Buckets buckets;
+  const std::vector<double>& limits = buckets.limits;
+  std::vector<int64_t> counts(limits.size());
+  float low = INFINITY, high = -INFINITY;
+  double sum = 0, squares = 0;
+  int64_t number = 0;
+  for (const float v : values) {
     if (std::isnan(v)) continue;
-    const auto bucket = static_cast<size_t>(std::upper_bound(limits.begin(), limits.end(), v) - limits.begin());
-    ++counts[std::min(bucket, limits.size() - 1)];
-    low = std::min(low, v), high = std::max(high, v), sum += v, squares += v * v, ++number;
+    ++counts[buckets.of_key[key_of(v)]];
+    low = std::min(low, v), high = std::max(high, v);
+    sum += v, squares += static_cast<double>(v) * v, ++number;
   }
   if (number == 0) return;
   std::string packed_limits, packed_counts, histogram, content;
-  for (size_t i = 0; i < limits.size(); ++i) {
-    // Runs of empty buckets need only their last limit.
-    if (counts[i] == 0 && i + 1 < limits.size() && counts[i + 1] == 0) continue;
+  const size_t first = buckets.of_key[key_of(low)], last = buckets.of_key[key_of(high)];
+  for (size_t i = first > 0 ? first - 1 : 0; i <= last; ++i) {
+    if (counts[i] == 0 && counts[i + 1] == 0) continue;  // of a run of empty buckets the last limit is enough
     put_raw(packed_limits, limits[i]);
-    put_raw(packed_counts, counts[i]);
+    put_raw(packed_counts, static_cast<double>(counts[i]));
   }
   put_double(histogram, 1, low);
   put_double(histogram, 2, high);
-  put_double(histogram, 3, number);
+  put_double(histogram, 3, static_cast<double>(number));
   put_double(histogram, 4, sum);
   put_double(histogram, 5, squares);
   put_bytes(histogram, 6, packed_limits);
   put_bytes(histogram, 7, packed_counts);
   put_bytes(content, 5, histogram);
   event(step, tag, content);
+}
+
+// Width and height stand at fixed places of a PNG file.
+void TensorboardWriter::image(std::string_view tag, int64_t step, std::string_view png) {
+  constexpr size_t kWidthAt = 16, kHeightAt = 20, kHeaderBytes = 24;
+  constexpr int64_t kColours = 3;  // red, green, blue
+  if (png.size() < kHeaderBytes) return drop("an image is no PNG file");
+  const auto number_at = [&](size_t at) {
+    int64_t number = 0;
+    for (size_t i = at; i < at + 4; ++i) number = number << 8 | static_cast<unsigned char>(png[i]);
+    return number;
+  };
+  std::string image, content;
+  put_int(image, 1, number_at(kHeightAt));
+  put_int(image, 2, number_at(kWidthAt));
+  put_int(image, 3, kColours);
+  put_bytes(image, 4, png);
+  put_bytes(content, 4, image);
+  event(step, tag, content);
+}
+
+// A GraphDef.
+void TensorboardWriter::graph(const std::vector<TensorboardNode>& nodes) {
+  std::string graph, event;
+  for (const TensorboardNode& node : nodes) {
+    std::string content;
+    put_bytes(content, 1, node.name);
+    put_bytes(content, 2, node.kind);
+    for (const std::string& input : node.inputs) put_bytes(content, 3, input);
+    put_bytes(graph, 1, content);
+  }
+  put_double(event, 1, now_s());
+  put_bytes(event, 4, graph);
+  record(event);
+}
+
+// The session_start_info of plugins/hparams/plugin_data.proto, in the metadata of a value that is itself of no use.
+void TensorboardWriter::settings(const std::vector<TensorboardSetting>& settings) {
+  std::string start, data, plugin, metadata, tensor, content;
+  for (const auto& [name, value] : settings) {
+    std::string typed, entry;
+    if (const auto* number = std::get_if<double>(&value)) put_double(typed, 2, *number);
+    else if (const auto* text = std::get_if<std::string>(&value)) put_bytes(typed, 3, *text);
+    else put_int(typed, 4, std::get<bool>(value) ? 1 : 0);
+    put_bytes(entry, 1, name);
+    put_bytes(entry, 2, typed);
+    put_bytes(start, 1, entry);
+  }
+  put_double(start, 5, now_s());
+  put_bytes(data, 3, start);
+  put_bytes(plugin, 1, "hparams");
+  put_bytes(plugin, 2, data);
+  put_bytes(metadata, 1, plugin);
+  put_int(tensor, 1, 1);  // one float
+  put_bytes(tensor, 2, "");
+  put_float(tensor, 5, 0);
+  put_bytes(content, 8, tensor);
+  put_bytes(content, 9, metadata);
+  event(0, "_hparams_/session_start_info", content);
 }
 
 void TensorboardWriter::event(int64_t step, std::string_view tag, std::string_view content) {

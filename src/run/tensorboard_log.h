@@ -1,0 +1,56 @@
+// What TensorBoard shows of a run beside its figures: the layers and settings, histograms of parameters and gradients, pictures of examples and
+// of the confusion matrix. By the job's "log".
+#pragma once
+
+#include <string>
+
+#include "src/data/loader.h"
+#include "src/io/plot/tensorboard.h"
+#include "src/train/trainer.h"
+
+namespace perigee {
+
+struct LogOptions {
+  bool tensorboard = true;
+  double histograms = 0;  // share of the run's time
+  int64_t images = 0;
+};
+LogOptions log_options(const Job& job);
+
+// Nothing here changes the training or ends the run: what goes wrong is a warning, once.
+class TensorboardLog {
+ public:
+  TensorboardLog(const Job& job, TensorboardWriter& writer) : options_(log_options(job)), writer_(writer) {}
+
+  void begin(Trainer& trainer);
+  // Between two steps, after the run has trained for so long. `evaluation`: the last result of Trainer::evaluate, or null. Nothing is written where
+  // it would take more of the time than the job allows.
+  void after_epoch(Trainer& trainer, const Json& evaluation, double seconds);
+  // A run that was too short for after_epoch() to write anything has its numbers at the end.
+  void end(Trainer& trainer);
+
+ private:
+  static constexpr int64_t kOften = 50;  // times; then half as often, and so on
+
+  void layers(Trainer& trainer);
+  void settings(Trainer& trainer);
+  void examples(const Trainer& trainer);
+  void confusion(const Json& evaluation, int64_t step);
+  void parameters(const Trainer& trainer);
+  void take_batch(Trainer& trainer);
+  void gradients(Trainer& trainer);
+  void histograms_of(const Trainer& trainer, const char* what, const std::byte* block, double scale);
+  bool is_due(const Trainer& trainer, double seconds) const;
+  template <class Work>
+  void quietly(Work work);
+
+  LogOptions options_;
+  TensorboardWriter& writer_;
+  Batch batch_;                        // whose gradient is shown
+  const Trainer* read_for_ = nullptr;  // that batch
+  double spent_ = 0, last_cost_ = 0;  // seconds
+  int64_t epochs_ = 0, times_ = 0;
+  bool warned_ = false;
+};
+
+}  // namespace perigee
