@@ -91,12 +91,20 @@ local function list_of(parts, change)
   return list
 end
 
+-- What is wrong in a function that an option holds has no line of its own where the script ends with `return pg.experiment { ... }`.
+local function at_line_of(key, change, value)
+  local fine, result = pcall(change, value)
+  if fine then return result end
+  if type(result) ~= "string" or result:find "^[^\n:]+:%d+: " then error(result, 0) end
+  where.fail(result, where.position_of_result("pg.experiment", key))
+end
+
 -- The functions in a job, or in a phase or an objective, become data; a layer alone is a network.
 local function stored(part)
   local copy = {}
   for key, value in pairs(part) do copy[key] = value end
-  if copy.loss ~= nil then copy.loss = with_functions(copy.loss) end
-  if copy.metrics ~= nil then copy.metrics = figures(copy.metrics) end
+  if copy.loss ~= nil then copy.loss = at_line_of("loss", with_functions, copy.loss) end
+  if copy.metrics ~= nil then copy.metrics = at_line_of("metrics", figures, copy.metrics) end
   if type(copy.optimizer) == "table" and type(rawget(copy.optimizer, "update")) == "function" then
     copy.optimizer = rules.optimizers.rule(copy.optimizer)
   end

@@ -187,7 +187,7 @@ void refuse_for_repeats(const Repeats& repeats, bool alone, const std::optional<
   const std::string option = options.dry_run ? "--dry-run" : repeats.folds() > 0 ? "--folds" : "--seeds";
   if (!alone && options.dry_run)
     throw Error(ErrorKind::usage, {option, "works in this process alone", "a run of several workers", "",
-                                   "leave out the workers; `perigee describe` says what they would do"});
+                                   "leave out the workers; `perigee describe --workers` says what they would do"});
   const std::pair<const char*, const char*> gone =
       engine                             ? std::pair{"processes of a scheduler, which end with the first", "add --engine none"}
       : !options.cluster.listen.empty()  ? std::pair{"workers that join by themselves, and end with the first", "leave out --listen"}

@@ -12,8 +12,10 @@
 #include "src/data/sharded_order.h"
 #include "src/data/transform.h"
 #include "src/io/yaml.h"
+#include "src/job/canonical.h"
 #include "src/job/job_parts.h"
 #include "src/job/job_schema.h"
+#include "src/job/lua_table.h"
 #include "src/nn/describe.h"
 #include "src/nn/layer.h"
 #include "src/nn/loss.h"
@@ -156,11 +158,19 @@ Json& step_into(Json& at, const std::string& path, const std::vector<std::string
   return at.set(key, last ? Json() : Json::object());
 }
 
-Json parsed_value(const std::string& text) {
+// JSON, a table as in a script, or else a text.
+Json parsed_value(const std::string& path, const std::string& text) {
+  const size_t begin = text.find_first_not_of(" \t\n");
+  const bool braces = begin != std::string::npos && (text[begin] == '{' || text[begin] == '[');
   try {
     return Json::parse(text, "value");
-  } catch (const Error&) {
-    return Json(text);
+  } catch (const Error& error) {
+    if (!braces) return Json(text);
+    if (std::optional<Json> table = read_lua_table(text)) return *std::move(table);
+    throw Error(ErrorKind::usage, {.where = path,
+                                   .what = "the value is neither JSON nor a table of plain values",
+                                   .got = text.substr(0, 100),
+                                   .hint = "write '{\"type\": \"norm\"}' or '{ type = \"norm\" }', in quotes of the shell"});
   }
 }
 
@@ -279,7 +289,7 @@ void Job::set(const std::string& path, const std::string& value) {
     at = &step_into(*at, path, before, parts[i], i + 1 == parts.size());
     before.push_back(parts[i]);
   }
-  *at = parsed_value(value);
+  *at = parsed_value(path, value);
   check_job(&changed, where_);
   json_ = std::move(changed);
   hold_arrays();
@@ -296,6 +306,8 @@ Error Job::placed(const Error& error) const {
   parts.where = place->as_string() + where.substr(where_.size());
   return Error(error.kind(), std::move(parts));
 }
+
+Json canonical_part(const Json& part) { return canonical_form(part, false); }
 
 Json Job::canonical() const {
   Json json = canonical_form(json_, true);

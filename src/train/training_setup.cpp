@@ -10,6 +10,7 @@
 #include "src/data/padding.h"
 #include "src/data/streams.h"
 #include "src/io/file.h"
+#include "src/job/canonical.h"
 #include "src/job/job_parts.h"
 #include "src/model/field_roles.h"
 #include "src/model/inference.h"
@@ -185,7 +186,7 @@ void TrainingSetup::read_losses(const Config& config, ModelSpec* spec) {
     return NetworkInput{field.name, {field.dtype, field.shape}};
   };
   if (!loss.is_object() || loss.find("type")) {
-    spec->loss = loss;
+    spec->loss = canonical_part(loss);
     spec->target = input_of(main_target);
   } else {
     const Json* outputs = spec->network.find("outputs");
@@ -200,7 +201,7 @@ void TrainingSetup::read_losses(const Config& config, ModelSpec* spec) {
                     {.where = where, .what = "the network has no output '" + name + "'", .hint = nearest_hint(name, names)});
       LossHead read;
       read.output = static_cast<int>(found - names.begin());
-      read.loss = head;
+      read.loss = canonical_part(head);
       std::string target = main_target;
       if (head.is_object()) {
         const Config options(head, where);

@@ -47,6 +47,21 @@ TEST(Job, SetChangesWhatThePathNames) {
   EXPECT_EQ(j.json().find("threads")->as_int(), 2);
 }
 
+TEST(Job, SetTakesTablesAsScriptsWriteThem) {
+  Job j = job();
+  j.set("clip", R"({ type = "norm", threshold = 1 })");
+  EXPECT_EQ(j.json().find("clip")->dump(), R"({"type":"norm","threshold":1})");
+  j.set("lr_scale", R"({["conv*"]=.5, ['dense*'] = 1e-1,})");
+  EXPECT_EQ(j.json().find("lr_scale")->dump(), R"({"conv*":0.5,"dense*":0.1})");
+  j.set("metrics", R"({ "classification", { type = "roc", curves = false } })");
+  EXPECT_EQ(j.json().find("metrics")->dump(), R"(["classification",{"type":"roc","curves":false}])");
+  j.set("freeze", R"(["a"])");
+  EXPECT_EQ(j.json().find("freeze")->dump(), R"(["a"])");
+  for (const char* text : {"{ type = }", "{ type = norm }", "{ 1, a = 2 }", "{ a = 1", "{ a = 1 } }", "{ a == 1 }", "{ a = f() }", "[1, 2", "{ a = \"\\n\" }"})
+    EXPECT_EQ(error_of([&] { j.set("clip", text); }).find("clip: the value is neither JSON nor a table of plain values"), 0u) << text;
+  EXPECT_NE(error_of([&] { j.set("clip", std::string(100, '{')); }).find("neither JSON"), std::string::npos);
+}
+
 TEST(Job, SetKnowsTheAutomaticNamesOfLayers) {
   Job j(Json::parse(R"({"network": {"layers": [{"type": "dense", "out": 3}, {"type": "conv2d"}, {"type": "dense", "out": 4}]}})", "test"),
         "x.json");
