@@ -21,7 +21,7 @@ struct Options {
   std::vector<std::string> settings;
   std::string device;
   std::string format = "text";
-  bool json = false;
+  bool json = false, workers = false;
 } options;
 
 void declare(CLI::App& app) {
@@ -29,6 +29,7 @@ void declare(CLI::App& app) {
   app.add_option("--set", options.settings, "set a value of the job first")->allow_extra_args(false);
   app.add_option("--device", options.device, "where it would be trained: cpu, cuda, cuda:N or auto; the default is the job's");
   app.add_option("--format", options.format, "text or json: how the description is printed")->check(CLI::IsMember({"text", "json"}));
+  app.add_flag("--workers", options.workers, "also what several workers would do: averaging, bytes that they send, where the data come from");
   app.add_flag("--json", options.json, "print the job as JSON");
 }
 
@@ -126,7 +127,10 @@ void print_job(const Json& job) {
   std::printf("effective batch %lld; %.0f steps an epoch; learning rate at the start %g\n", integer(job, "effective_batch"),
               number(job, "steps_per_epoch"), number(job, "learning_rate"));
   print_precision(at(job, "precision"));
-  if (!at(job, "names_averaging").as_bool()) return;  // a job for one machine
+  if (!options.workers) {  // on one machine its policy does nothing
+    if (yes(job, "names_averaging")) std::printf("a policy for several workers: `perigee describe --workers` says what they would do\n");
+    return;
+  }
   print_averaging(at(job, "averaging"));
   print_codec(at(job, "codec"));
   print_placement(at(job, "placement"));

@@ -405,7 +405,11 @@ TEST_F(Program, PredictsArrays) {
 TEST_F(Program, DescribeShowsTheNetwork) {
   const Outcome outcome = run({"describe", "small.lua"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(outcome.out.find("averaging on several workers"), std::string::npos) << "the job names no policy";
+  EXPECT_EQ(outcome.out.find("worker"), std::string::npos) << "the job names no policy";
+  const std::string named = run({"describe", "small.lua", "--set", "averaging=periodic"}).out;
+  EXPECT_HAS(named, "a policy for several workers: `perigee describe --workers` says what they would do");
+  EXPECT_EQ(named.find("bytes that the busiest"), std::string::npos);
+  EXPECT_HAS(run({"describe", "small.lua", "--set", "averaging=periodic", "--workers"}).out, "averaging on several workers: periodic");
   EXPECT_HAS(outcome.out, "dense1");
   EXPECT_HAS(outcome.out, "12,560");
   EXPECT_HAS(outcome.out, "effective batch 32");
