@@ -3,6 +3,7 @@
 #include <cassert>
 #include <utility>
 
+#include "src/core/warning.h"
 #include "src/data/streams.h"
 #include "src/model/evaluator.h"
 #include "src/model/inference.h"
@@ -242,6 +243,33 @@ void Trainer::cut_gradient(size_t bytes) {
   engine_->cut();
 }
 
+namespace {
+
+// Of {"type": "map", ...}: the transforms that were measured on it; empty: none.
+std::string measured_transforms(const Json& source, const Json& fitted) {
+  const Json *transforms = source.find("transforms"), *values = fitted.find("transforms");
+  std::string names;
+  if (!transforms || !transforms->is_array() || !values || !values->is_array()) return names;
+  for (size_t i = 0; i < std::min(transforms->as_array().size(), values->as_array().size()); ++i)
+    if (const Json* type = transforms->as_array()[i].find("type"); type && type->is_string() && values->as_array()[i].is_object())
+      names += (names.empty() ? "" : ", ") + type->as_string();
+  return names;
+}
+
+// A part that is not transformed as the training part is judged by other numbers than the network has learned from.
+void warn_of_other_numbers(const Job& job, const std::string& part, const Json& train, const Json& other, const Json& fitted) {
+  const std::string names = measured_transforms(train, fitted);
+  if (names.empty()) return;
+  for (const Json* at = &other; at != nullptr; at = at->find("source"))
+    if (at->find("transforms") != nullptr) return;
+  const Error line(ErrorKind::data, {.where = job.where() + ": data",
+                                     .what = "'" + part + "' lacks what was measured on the training part: " + names,
+                                     .hint = "give it the same transforms: " + part + " = ...:map { ... }"});
+  warn(job.placed(line).what());
+}
+
+}  // namespace
+
 Evaluator* Trainer::evaluator(const std::string& part) {
   if (!has_part(part)) return nullptr;
   auto& evaluator = evaluators_[part];
@@ -249,6 +277,7 @@ Evaluator* Trainer::evaluator(const std::string& part) {
     const Config data = Config(t_.job.json(), t_.job.where()).object("data");
     // The transforms of the other parts take the values that were fitted on the training part.
     const Json description = with_fitted(*data.raw(part), t_.source->traits().fitted);
+    if (part != "train") warn_of_other_numbers(t_.job, part, *data.raw("train"), *data.raw(part), t_.source->traits().fitted);
     SourcePtr source = part == "train" ? t_.source : t_.open_part(part, data.element(description, part));
     evaluator = std::make_unique<Evaluator>(*t_.model, t_.team, std::move(source), t_.job.json().find("metrics"), t_.job.where(),
                                             engine_->device_models());
