@@ -352,7 +352,7 @@ def tsan(part, _):
 
 
 def fuzz(part, _):
-    sources = sorted((ROOT / "tests" / "fuzz").glob("*.cpp"))
+    sources = sorted((ROOT / "tests" / "fuzz").rglob("*.cpp"))
     if not sources:
         return part.skip("tests/fuzz holds no program")
     if not shutil.which("clang++"):

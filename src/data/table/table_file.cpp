@@ -13,6 +13,7 @@
 #include "src/data/table/byte_stream.h"
 #include "src/data/table/time_text.h"
 #include "src/io/csv.h"
+#include "src/io/file.h"
 
 namespace perigee::tables {
 namespace {
@@ -123,10 +124,18 @@ TableFile::TableFile(const std::string& name, ReadOptions options, std::string c
 std::unique_ptr<ByteStream> TableFile::stream() const { return in_memory_ ? std::make_unique<MemoryStream>(content_) : open_stream(path_); }
 
 void TableFile::open() {
+  if (const size_t hash = path_.rfind('#'); hash != path_.npos && !in_memory_ && !file_exists(path_) && !folder_exists(path_)) {
+    part_ = path_.substr(hash + 1);
+    path_.resize(hash);
+  }
+  if (!in_memory_) columnar_ = open_columnar_folder(path_);
+  if (columnar_) return plan_columnar();
   std::string head(kHead, '\0');
   head.resize(stream()->read(head.data(), head.size()));
-  columnar_ = in_memory_ ? open_columnar_content(path_, as_bytes(content_)) : open_columnar(path_, head);
+  columnar_ = in_memory_ ? open_columnar_content(path_, part_, as_bytes(content_)) : open_columnar(path_, part_, head);
   if (columnar_) return plan_columnar();
+  if (!part_.empty())
+    throw Error(ErrorKind::data, {.where = path_, .what = "the file has one table and no parts", .got = "#" + part_.substr(0, 60)});
   if (head.size() == kHead) {  // whole rows, unless one is longer
     const size_t whole = whole_rows(head, options_.dialect.quote);
     if (whole > 0) head.resize(whole);

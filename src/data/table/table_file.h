@@ -30,7 +30,7 @@ ReadOptions options_of_schema(const Json& json, const std::string& where);
 
 class TableFile {
  public:
-  // Error(data) when it is not there, empty, or has no rows that can be read.
+  // Error(data) when it is not there, empty, or has no rows that can be read. FILE#NAME chooses one of several tables: a sheet, a data set.
   TableFile(const std::string& path, ReadOptions options);
   // For a file's content that is in memory, which `name` stands for.
   TableFile(const std::string& name, ReadOptions options, std::string content);
@@ -66,7 +66,7 @@ class TableFile {
   void widen(const Misfit& misfit);
   void parse(std::string_view text, int64_t first_line, OnMisfit on_misfit, CsvBlock* out) const;
 
-  std::string path_, content_;
+  std::string path_, content_, part_;  // path_ without the part
   bool in_memory_ = false;
   ReadOptions options_;
   TableSchema schema_;

@@ -2,38 +2,98 @@
 
 #include <algorithm>
 
+#include "src/core/error.h"
+#include "src/data/table/byte_stream.h"
 #include "src/data/table/columnar/arrow/arrow_file.h"
 #include "src/data/table/columnar/parquet/parquet_file.h"
 
 namespace perigee::tables {
 namespace {
 
-using Open = std::unique_ptr<ColumnarFile> (*)(const std::string& name, std::span<const std::byte> content,
-                                               std::shared_ptr<const void> owner);
+constexpr uint64_t kMostUnpacked = uint64_t{4} << 30;  // of a file that is compressed as a whole
 
-Open opener_of(std::string_view head) {
-  if (head.starts_with("PAR1")) return parquet::open_parquet;
-  if (head.starts_with("ARROW1")) return arrow::open_arrow;
-  if (head.starts_with("\xff\xff\xff\xff") && head.size() > 8 && head[7] == 0)
-    return arrow::open_arrow;  // a stream: the size of its first message
-  return nullptr;
+using Opener = std::unique_ptr<ColumnarFile> (*)(const ColumnarInput& input);
+
+std::unique_ptr<ColumnarFile> parquet_of(const ColumnarInput& in) { return parquet::open_parquet(in.name, in.content, in.owner); }
+std::unique_ptr<ColumnarFile> arrow_of(const ColumnarInput& in) { return arrow::open_arrow(in.name, in.content, in.owner); }
+
+struct Format {
+  bool (*is)(std::string_view head, std::string_view name);
+  Opener open;
+  bool parts = false;  // whether it may have several tables
+};
+
+// The name without what compression adds to it.
+std::string_view plain_name(std::string_view name) {
+  for (const std::string_view end : {".gz", ".xz", ".zst"})
+    if (name.ends_with(end)) return name.substr(0, name.size() - end.size());
+  return name;
+}
+
+// In this order; what begins in a way of its own comes before what only its name tells.
+constexpr Format kFormats[] = {
+    {[](std::string_view head, std::string_view) { return head.starts_with("PAR1"); }, parquet_of},
+    {[](std::string_view head, std::string_view) {
+       // A stream begins with the size of its first message.
+       return head.starts_with("ARROW1") || (head.starts_with("\xff\xff\xff\xff") && head.size() > 8 && head[7] == 0);
+     },
+     arrow_of},
+};
+
+constexpr size_t kHead = 4096;
+
+const Format* format_of(std::string_view head, std::string_view name) {
+  const auto found =
+      std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& format) { return format.is(head, plain_name(name)); });
+  return found == std::end(kFormats) ? nullptr : found;
+}
+
+std::unique_ptr<ColumnarFile> opened(const Format& format, const ColumnarInput& input) {
+  if (!input.part.empty() && !format.parts)
+    throw Error(ErrorKind::data,
+                {.where = input.name, .what = "the file has one table and no parts", .got = "#" + input.part.substr(0, 60)});
+  return format.open(input);
+}
+
+// Such a file cannot be read from its middle: its content lies in memory.
+std::shared_ptr<const std::string> unpacked(const std::string& path) {
+  auto text = std::make_shared<std::string>();
+  const auto stream = open_stream(path);
+  for (size_t got = 1, step = size_t{1} << 20; got > 0;) {
+    const size_t before = text->size();
+    text->resize(before + step);
+    got = stream->read(text->data() + before, step);
+    text->resize(before + got);
+    if (text->size() > kMostUnpacked)
+      throw Error(ErrorKind::resources, {.where = path,
+                                         .what = "the file is too large for one that is compressed as a whole",
+                                         .expected = "at most " + std::to_string(kMostUnpacked >> 20) + " MiB",
+                                         .hint = "unpack it first"});
+  }
+  return text;
 }
 
 }  // namespace
 
-std::unique_ptr<ColumnarFile> open_columnar(const std::string& path, std::string_view head) {
-  const Open open = opener_of(head);
-  if (open == nullptr) return nullptr;
+std::unique_ptr<ColumnarFile> open_columnar_folder(const std::string& /*path*/) { return nullptr; }
+
+std::unique_ptr<ColumnarFile> open_columnar(const std::string& path, const std::string& part, std::string_view head) {
+  const Format* format = format_of(head, path);
+  if (format == nullptr) return nullptr;
   auto file = std::make_shared<MappedFile>(path);
-  const std::span<const std::byte> content = file->bytes();
-  // A file that is compressed as a whole cannot be read from its middle.
-  if (opener_of(as_text(content.first(std::min<size_t>(content.size(), 16)))) != open) return nullptr;
-  return open(path, content, std::move(file));
+  ColumnarInput input{.name = path, .part = part, .content = file->bytes(), .owner = file};
+  const size_t same = std::min({head.size(), input.content.size(), kHead});
+  if (as_text(input.content.first(same)) != head.substr(0, same)) {
+    const auto text = unpacked(path);
+    input.content = as_bytes(*text);
+    input.owner = text;
+  }
+  return opened(*format, input);
 }
 
-std::unique_ptr<ColumnarFile> open_columnar_content(const std::string& name, std::span<const std::byte> content) {
-  const Open open = opener_of(as_text(content.first(std::min<size_t>(content.size(), 16))));
-  return open != nullptr ? open(name, content, nullptr) : nullptr;
+std::unique_ptr<ColumnarFile> open_columnar_content(const std::string& name, const std::string& part, std::span<const std::byte> content) {
+  const Format* format = format_of(as_text(content.first(std::min(content.size(), size_t{1} << 20))), name);
+  return format != nullptr ? opened(*format, {.name = name, .part = part, .content = content, .owner = nullptr}) : nullptr;
 }
 
 }  // namespace perigee::tables

@@ -55,10 +55,11 @@ void TableFile::plan_columnar() {
   else schema_ = has;
   std::string lacking;
   for (const ColumnSpec& spec : schema_.columns) {
-    const int64_t found = has.find(spec.name);
+    const int64_t found = columnar_->find(spec.name);
     columns_.push_back(found);
     if (found < 0 && spec.name != options_.may_lack) lacking += (lacking.empty() ? "'" : ", '") + spec.name.substr(0, 60) + "'";
-    const std::string refusal = found < 0 ? "" : columnar_->refusal(static_cast<size_t>(found));
+    const std::string refusal =
+        found < 0 || static_cast<size_t>(found) >= has.columns.size() ? "" : columnar_->refusal(static_cast<size_t>(found));
     if (!refusal.empty())
       throw Error(ErrorKind::data,
                   {.where = path_,
