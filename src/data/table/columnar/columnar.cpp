@@ -6,6 +6,7 @@
 #include "src/data/table/byte_stream.h"
 #include "src/data/table/columnar/arrow/arrow_file.h"
 #include "src/data/table/columnar/parquet/parquet_file.h"
+#include "src/data/table/columnar/sqlite/sqlite_file.h"
 
 namespace perigee::tables {
 namespace {
@@ -38,6 +39,8 @@ constexpr Format kFormats[] = {
        return head.starts_with("ARROW1") || (head.starts_with("\xff\xff\xff\xff") && head.size() > 8 && head[7] == 0);
      },
      arrow_of},
+    {[](std::string_view head, std::string_view) { return head.starts_with(std::string_view("SQLite format 3\0", 16)); },
+     sqlite::open_sqlite, true},
 };
 
 constexpr size_t kHead = 4096;

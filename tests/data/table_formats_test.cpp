@@ -1,0 +1,122 @@
+// Tables in the formats of other programs: the same values as those programs say, and damage refused where it is. The oracles' files were written by
+// SQLite, h5py, openpyxl, TensorFlow's writer, mosaicml-streaming, webdataset and lmdb.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+
+#include "src/core/error.h"
+#include "src/data/table/table_file.h"
+#include "src/io/archive/zip.h"
+#include "src/io/codec/compress.h"
+#include "src/io/digest.h"
+#include "src/io/file.h"
+#include "src/io/npy.h"
+#include "tests/io/temporary.h"
+
+namespace perigee::tables {
+namespace {
+
+std::string oracles() {
+  const char* const data = std::getenv("PERIGEE_DATA");
+  const std::string folder = std::string(data == nullptr ? "" : data) + "/oracles/formats/";
+  return data != nullptr && folder_exists(folder) ? folder : "";
+}
+
+#define NEEDS_ORACLES()                 \
+  const std::string folder = oracles(); \
+  if (folder.empty()) GTEST_SKIP() << "PERIGEE_DATA has no oracles"
+
+Frame all(const std::string& path) { return TableFile(path, {}).all(); }
+
+std::string types(const TableSchema& schema) {
+  std::string text;
+  for (const ColumnSpec& spec : schema.columns) text += (text.empty() ? "" : " ") + spec.name + ":" + type_text(spec.type);
+  return text;
+}
+
+std::string row_text(const Frame& frame, int64_t row) {
+  std::string text;
+  for (size_t c = 0; c < frame.columns.size(); ++c)
+    text += (c ? "|" : "") + (frame.columns[c].is_missing(row) ? "-" : cell_text(frame.columns[c], frame.schema.columns[c], row));
+  return text;
+}
+
+std::string refusal(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::string hex(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    const auto byte = static_cast<uint8_t>(c);
+    text += "0123456789abcdef"[byte >> 4], text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+Json json_at(const std::string& path) { return Json::parse(as_text(read_file(path)), path); }
+
+// --- SQLite --------------------------------------------------------------------------------------------------------------------
+
+TEST(TableFormats, SqliteReadsAsItsOwnLibrary) {
+  NEEDS_ORACLES();
+  const Frame frame = all(folder + "table.sqlite");
+  const Json expected = json_at(folder + "table.sqlite.expected.json");
+  EXPECT_EQ(types(frame.schema), "id:integer sl:real sw:real name:text note:text n:text");
+  ASSERT_EQ(frame.rows, static_cast<int64_t>(expected.as_array().size()));
+  for (int64_t r = 0; r < frame.rows; ++r) {
+    const Json::Array& row = expected.as_array()[static_cast<size_t>(r)].as_array();
+    for (size_t c = 0; c < row.size(); ++c) {
+      SCOPED_TRACE(std::to_string(r) + " " + std::to_string(c));
+      ASSERT_EQ(frame.columns[c].is_missing(r), row[c].is_null());
+      if (row[c].is_null()) continue;
+      if (c == 4) EXPECT_EQ(hex(frame.columns[c].text(r)), row[c].as_string());
+      else if (row[c].is_string()) EXPECT_EQ(frame.columns[c].text(r), row[c].as_string());
+      else if (c == 5) EXPECT_EQ(frame.columns[c].text(r), row[c].dump());
+      else EXPECT_EQ(frame.columns[c].number(r), row[c].as_number());
+    }
+  }
+  EXPECT_HAS(refusal([&] { all(folder + "table.sqlite#other"); }), "the database has no such table; got 'other', expected one of 'iris'");
+  EXPECT_EQ(all(folder + "table.sqlite#iris").rows, frame.rows);
+}
+
+// --- HDF5 ----------------------------------------------------------------------------------------------------------------------
+
+
+// --- Spreadsheets --------------------------------------------------------------------------------------------------------------
+
+
+// --- Records -------------------------------------------------------------------------------------------------------------------
+
+
+
+
+// --- Texts ---------------------------------------------------------------------------------------------------------------------
+
+Frame of_text(const char* name, const std::string& text) {
+  const TemporaryFolder folder;
+  write_file(folder / name, as_bytes(text));
+  return all(folder / name);
+}
+
+constexpr const char* kArff =
+    "% weather, as Weka has it\n\n@RELATION weather\n@attribute outlook {sunny, 'rainy day', overcast}\n@ATTRIBUTE temperature REAL\n"
+    "@attribute 'when it was' date \"yyyy-MM-dd HH:mm\"\n@attribute note string\n@data\n"
+    "sunny,85.5,\"2020-01-02 03:04\",'it\\'s hot'\n% between\n'rainy day',?,?,?\n{1 3.5, 3 'x, y'}\n";
+
+
+
+
+
+
+}  // namespace
+}  // namespace perigee::tables
