@@ -114,6 +114,29 @@ constexpr const char* kArff =
     "sunny,85.5,\"2020-01-02 03:04\",'it\\'s hot'\n% between\n'rainy day',?,?,?\n{1 3.5, 3 'x, y'}\n";
 
 
+TEST(TableFormats, SvmLightReadsSparseRows) {
+  const Frame frame = of_text("rows.svm", "# a comment\n1 qid:3 1:0.5 4:-2e1 # row\n\n-1 qid:4 2:7\r\n");
+  EXPECT_EQ(types(frame.schema), "f1:real f2:real f3:real f4:real qid:integer label:integer");
+  ASSERT_EQ(frame.rows, 2);
+  EXPECT_EQ(row_text(frame, 0), "0.5|0|0|-20|3|1");
+  EXPECT_EQ(row_text(frame, 1), "0|7|0|0|4|-1");
+  EXPECT_EQ(types(of_text("zero.libsvm", "0.5 0:1\n2 1:1\n").schema), "f0:real f1:real label:real");
+  // Columns that a job knows and no row of this file has are zeros.
+  const TemporaryFolder folder;
+  write_file(folder / "test.svm", as_bytes("1 1:5\n"));
+  ReadOptions options{
+      .schema = TableSchema{
+          .columns = {{.name = "f9", .type = Type::real}, {.name = "f1", .type = Type::real}, {.name = "f0", .type = Type::real}}}};
+  EXPECT_EQ(row_text(TableFile(folder / "test.svm", options).all(), 0), "0|5|0");
+  EXPECT_HAS(refusal([&] { of_text("t.svm", "1 1:1\n1 2\n"); }),
+             "t.svm:2:3: a row of an SVMLight file has a value without a number; got '2'");
+  EXPECT_HAS(refusal([&] { of_text("t.svm", "1 x:1\n"); }), "a row of an SVMLight file has a value whose number cannot be read");
+  EXPECT_HAS(refusal([&] { of_text("t.svm", "1 99999:1\n"); }), "a row of an SVMLight file has a value with too high a number");
+  EXPECT_HAS(refusal([&] { of_text("t.svm", "1 2:1 1:1\n"); }), "the values of a row of an SVMLight file do not ascend");
+  EXPECT_HAS(refusal([&] { of_text("t.svm", "1,2 1:1\n"); }),
+             "a row of an SVMLight file has no number here; got '1,2', expected one label for each row");
+  EXPECT_HAS(refusal([&] { of_text("t.svm", "# nothing\n"); }), "the table has no rows");
+}
 
 
 
