@@ -113,6 +113,38 @@ constexpr const char* kArff =
     "@attribute 'when it was' date \"yyyy-MM-dd HH:mm\"\n@attribute note string\n@data\n"
     "sunny,85.5,\"2020-01-02 03:04\",'it\\'s hot'\n% between\n'rainy day',?,?,?\n{1 3.5, 3 'x, y'}\n";
 
+TEST(TableFormats, ArffReadsDenseAndSparseRows) {
+  const Frame frame = of_text("weather.arff", kArff);
+  EXPECT_EQ(types(frame.schema), "outlook:category temperature:real when it was:time note:text");
+  ASSERT_EQ(frame.rows, 3);
+  EXPECT_EQ(row_text(frame, 0), "sunny|85.5|2020-01-02 03:04|it's hot");
+  EXPECT_EQ(row_text(frame, 1), "rainy day|-|-|-");
+  EXPECT_EQ(row_text(frame, 2), "sunny|3.5|1970-01-01 00:00|x, y");
+  const std::string head = "@relation r\n@attribute a {x, y}\n@attribute b numeric\n@data\n";
+  EXPECT_HAS(refusal([&] { of_text("t.arff", head + "x,1\nz,2\n"); }), "t.arff:6:1: 'a' has not this value; got 'z'");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", head + "x,1\nx,two\n"); }), "t.arff:6:3: the value does not fit the attribute 'b'; got 'two'");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", head + "x\n"); }), "the row has not a value for each attribute");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", head + "x,1,2\n"); }), "the row has more values than attributes");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", head + "'x,1\n"); }), "a quote does not end");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", head + "{2 1}\n"); }),
+             "a sparse row has a number of no attribute, or one that does not ascend");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", head + "{1 1} 3\n"); }), "something follows a sparse row (weights of rows are not read)");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", head + "{1 1\n"); }), "a sparse row does not end");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", head); }), "the table has no rows");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", "@relation r\n@data\n1\n"); }), "the ARFF file has no @attribute");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", "@relation r\n@attribute a real\n"); }), "the ARFF file has no @data");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", "@relation r\n@attribute a relational\n"); }), "an attribute has a type that is not read");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", "@relation r\n@attribute a {x\n"); }), "the values of a nominal attribute do not end");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", "@relation r\n@attribute a {}\n"); }), "a nominal attribute has no values");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", "@relation r\n@attribute a {x, x}\n"); }), "a nominal attribute has a value twice");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", "@relation r\n@attribute a real\n@attribute a real\n"); }),
+             "an attribute has no name, or that of another, or there are too many");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", "@relation r\n@other\n"); }), "the head of an ARFF file has a line that is not known");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", "@relation r\n@attribute a date \"QQ\"\n"); }),
+             "the format of a date has letters that are not known");
+  EXPECT_HAS(refusal([&] { of_text("t.arff", "@relation r\n@attribute a date \"yyyy'T\"\n"); }),
+             "the format of a date has a quote that does not end");
+}
 
 TEST(TableFormats, SvmLightReadsSparseRows) {
   const Frame frame = of_text("rows.svm", "# a comment\n1 qid:3 1:0.5 4:-2e1 # row\n\n-1 qid:4 2:7\r\n");
@@ -139,6 +171,11 @@ TEST(TableFormats, SvmLightReadsSparseRows) {
 }
 
 
+TEST(TableFormats, CompressedFilesAreUnpacked) {
+  const TemporaryFolder folder;
+  write_file(folder / "weather.arff.gz", gzip(as_bytes(kArff)));
+  EXPECT_EQ(row_text(all(folder / "weather.arff.gz"), 1), "rainy day|-|-|-");
+}
 
 
 }  // namespace
