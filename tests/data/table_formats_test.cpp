@@ -91,6 +91,32 @@ TEST(TableFormats, SqliteReadsAsItsOwnLibrary) {
 
 // --- HDF5 ----------------------------------------------------------------------------------------------------------------------
 
+TEST(TableFormats, Hdf5ReadsAsH5py) {
+  NEEDS_ORACLES();
+  const std::string path = folder + "arrays.h5";
+  const Bytes archive = read_file(path + ".expected.npz");
+  size_t compared = 0;
+  for (const ZipEntry& entry : zip_entries(archive, path)) {
+    const std::string name = entry.name.substr(0, entry.name.size() - 4);  // without .npy
+    SCOPED_TRACE(name);
+    if (name == "names" || name == "fixed") continue;  // texts: below
+    const Tensor tensor = parse_npy(zip_content(archive, entry, path), path);
+    const Frame frame = all(path + "#" + name);
+    ASSERT_EQ(frame.rows, tensor.shape()[0]);
+    const Tensor numbers = tensor.to(Dtype::f64);
+    const auto width = static_cast<size_t>(tensor.elements() / frame.rows);
+    ASSERT_EQ(frame.columns.size(), width);
+    for (int64_t r = 0; r < frame.rows; ++r)
+      for (size_t c = 0; c < width; ++c) EXPECT_EQ(frame.columns[c].number(r), numbers.data<double>()[static_cast<size_t>(r) * width + c]);
+    ++compared;
+  }
+  EXPECT_EQ(compared, 6u);
+  EXPECT_EQ(row_text(all(path + "#names"), 2), "ccc");
+  EXPECT_EQ(row_text(all(path + "#fixed"), 1), "cde");
+  EXPECT_EQ(types(all(path + "#group").schema), "u8[0]:integer u8[1]:integer u8[2]:integer u8[3]:integer");
+  EXPECT_HAS(refusal([&] { all(path); }), "the data sets have different numbers of rows");
+  EXPECT_HAS(refusal([&] { all(path + "#nothing"); }), "the HDF5 file has no such data set or group; got 'nothing'");
+}
 
 // --- Spreadsheets --------------------------------------------------------------------------------------------------------------
 

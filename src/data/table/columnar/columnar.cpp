@@ -5,6 +5,7 @@
 #include "src/core/error.h"
 #include "src/data/table/byte_stream.h"
 #include "src/data/table/columnar/arrow/arrow_file.h"
+#include "src/data/table/columnar/hdf5/hdf5_file.h"
 #include "src/data/table/columnar/parquet/parquet_file.h"
 #include "src/data/table/columnar/sqlite/sqlite_file.h"
 #include "src/data/table/columnar/text/arff.h"
@@ -43,6 +44,7 @@ constexpr Format kFormats[] = {
      arrow_of},
     {[](std::string_view head, std::string_view) { return head.starts_with(std::string_view("SQLite format 3\0", 16)); },
      sqlite::open_sqlite, true},
+    {[](std::string_view head, std::string_view) { return head.starts_with("\x89HDF\r\n\x1a\n"); }, open_hdf5, true},
     {[](std::string_view head, std::string_view name) { return begins_as_arff(head) || name.ends_with(".arff"); }, open_arff},
     {[](std::string_view, std::string_view name) {
        return name.ends_with(".svm") || name.ends_with(".svmlight") || name.ends_with(".libsvm");
