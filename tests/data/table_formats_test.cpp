@@ -120,6 +120,17 @@ TEST(TableFormats, Hdf5ReadsAsH5py) {
 
 // --- Spreadsheets --------------------------------------------------------------------------------------------------------------
 
+TEST(TableFormats, XlsxReadsItsSheets) {
+  NEEDS_ORACLES();
+  const Frame frame = all(folder + "book.xlsx");
+  EXPECT_EQ(types(frame.schema), "id:integer name:text value:real date:time flag:boolean");
+  ASSERT_EQ(frame.rows, 20);
+  EXPECT_EQ(row_text(frame, 0), "0|row <0> & \"q\"|0|2022-01-01|true");
+  EXPECT_EQ(row_text(frame, 19).substr(0, 18), "19|row <19> & \"q\"|");
+  EXPECT_EQ(row_text(all(folder + "book.xlsx#second"), 0), "1|2|3");
+  EXPECT_HAS(refusal([&] { all(folder + "book.xlsx#third"); }),
+             "the workbook has no such sheet; got 'third', expected one of 'Sheet', 'second'");
+}
 
 // --- Records -------------------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@
 #include "src/data/table/columnar/sqlite/sqlite_file.h"
 #include "src/data/table/columnar/text/arff.h"
 #include "src/data/table/columnar/text/svmlight.h"
+#include "src/data/table/columnar/xlsx/xlsx_file.h"
 
 namespace perigee::tables {
 namespace {
@@ -45,6 +46,8 @@ constexpr Format kFormats[] = {
     {[](std::string_view head, std::string_view) { return head.starts_with(std::string_view("SQLite format 3\0", 16)); },
      sqlite::open_sqlite, true},
     {[](std::string_view head, std::string_view) { return head.starts_with("\x89HDF\r\n\x1a\n"); }, open_hdf5, true},
+    {[](std::string_view head, std::string_view name) { return head.starts_with("PK\3\4") && !name.ends_with(".npz"); }, xlsx::open_xlsx,
+     true},
     {[](std::string_view head, std::string_view name) { return begins_as_arff(head) || name.ends_with(".arff"); }, open_arff},
     {[](std::string_view, std::string_view name) {
        return name.ends_with(".svm") || name.ends_with(".svmlight") || name.ends_with(".libsvm");
