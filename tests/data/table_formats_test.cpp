@@ -207,6 +207,31 @@ TEST(TableFormats, SvmLightReadsSparseRows) {
   EXPECT_HAS(refusal([&] { of_text("t.svm", "# nothing\n"); }), "the table has no rows");
 }
 
+TEST(TableFormats, TsReadsSeriesAsRows) {
+  const Frame frame = of_text("series.ts", "#c\n@problemName p\n@timeStamps false\n@classLabel true a b\n@data\n1,2,?:3,4,5:a\n6:7:b\n");
+  EXPECT_EQ(types(frame.schema), "series:integer step:integer dim_0:real dim_1:real label:category");
+  ASSERT_EQ(frame.rows, 4);
+  EXPECT_EQ(row_text(frame, 2), "1|2|-|5|a");
+  EXPECT_EQ(row_text(frame, 3), "2|0|6|7|b");
+  const Frame stamped = of_text("s.ts", "@timeStamps true\n@classLabel false\n@data\n(2020-01-01 00:00:00,1.5),(2020-01-02 00:00:00,2)\n");
+  EXPECT_EQ(types(stamped.schema), "series:integer step:time dim_0:real");
+  EXPECT_EQ(row_text(stamped, 1), "1|2020-01-02|2");
+  EXPECT_EQ(row_text(of_text("n.ts", "@timeStamps true\n@targetLabel true\n@data\n(5,1.5),(7,2):0.25\n"), 1), "1|7|2|0.25");
+  const std::string head = "@classLabel true a b\n@data\n";
+  EXPECT_HAS(refusal([&] { of_text("t.ts", head + "1,2:a\n1,x:b\n"); }), "t.ts:4:3: the value of a step is no number; got 'x'");
+  EXPECT_HAS(refusal([&] { of_text("t.ts", head + "1,2:c\n"); }), "the label of a series is none of @classLabel");
+  EXPECT_HAS(refusal([&] { of_text("t.ts", head + "1:2:a\n1:a\n"); }), "a series has not as many parts as the first");
+  EXPECT_HAS(refusal([&] { of_text("t.ts", head + "1:a\n1:2:a\n"); }), "a series has more parts than the first");
+  EXPECT_HAS(refusal([&] { of_text("t.ts", head + "1,2:1:a\n"); }), "the dimensions of a series have different lengths");
+  EXPECT_HAS(refusal([&] { of_text("t.ts", head); }), "the table has no rows");
+  EXPECT_HAS(refusal([&] { of_text("t.ts", "@classLabel true\n@data\n"); }), "the labels of a .ts file are not named");
+  EXPECT_HAS(refusal([&] { of_text("t.ts", "@problemName p\n"); }), "the .ts file has no @data");
+  EXPECT_HAS(refusal([&] { of_text("t.ts", "@problemName p\nx\n"); }), "the head of a .ts file has a line that is not known");
+  EXPECT_HAS(refusal([&] { of_text("t.ts", "@timeStamps true\n@data\n1,2\n"); }), "a step has no time, as @timeStamps says");
+  EXPECT_HAS(refusal([&] { of_text("t.ts", "@timeStamps true\n@data\n(1,2),(x,3)\n"); }), "the time of a step cannot be read");
+  EXPECT_HAS(refusal([&] { of_text("t.ts", "@timeStamps true\n@data\n(1,2),3\n"); }), "a step is none");
+  EXPECT_HAS(refusal([&] { of_text("t.ts", "@targetLabel true\n@data\n1:x\n"); }), "the target of a series is no number");
+}
 
 TEST(TableFormats, CompressedFilesAreUnpacked) {
   const TemporaryFolder folder;

@@ -10,6 +10,7 @@
 #include "src/data/table/columnar/sqlite/sqlite_file.h"
 #include "src/data/table/columnar/text/arff.h"
 #include "src/data/table/columnar/text/svmlight.h"
+#include "src/data/table/columnar/text/ts_file.h"
 #include "src/data/table/columnar/xlsx/xlsx_file.h"
 
 namespace perigee::tables {
@@ -49,6 +50,8 @@ constexpr Format kFormats[] = {
     {[](std::string_view head, std::string_view name) { return head.starts_with("PK\3\4") && !name.ends_with(".npz"); }, xlsx::open_xlsx,
      true},
     {[](std::string_view head, std::string_view name) { return begins_as_arff(head) || name.ends_with(".arff"); }, open_arff},
+    {[](std::string_view head, std::string_view name) { return name.ends_with(".ts") && (head.starts_with('@') || head.starts_with('#')); },
+     open_ts},
     {[](std::string_view, std::string_view name) {
        return name.ends_with(".svm") || name.ends_with(".svmlight") || name.ends_with(".libsvm");
      },
