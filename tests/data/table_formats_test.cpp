@@ -134,6 +134,27 @@ TEST(TableFormats, XlsxReadsItsSheets) {
 
 // --- Records -------------------------------------------------------------------------------------------------------------------
 
+TEST(TableFormats, TfRecordReadsExamples) {
+  NEEDS_ORACLES();
+  const Frame frame = all(folder + "examples.tfrecord");
+  const Json expected = json_at(folder + "examples.tfrecord.expected.json");
+  ASSERT_EQ(frame.rows, static_cast<int64_t>(expected.as_array().size()));
+  for (int64_t r = 0; r < frame.rows; ++r) {
+    const Json& row = expected.as_array()[static_cast<size_t>(r)];
+    EXPECT_EQ(frame.columns[frame.schema.at("label", "")].whole[static_cast<size_t>(r)], row.find("label")->as_int());
+    EXPECT_EQ(frame.columns[frame.schema.at("name", "")].text(r), row.find("name")->as_string());
+    const Column &weights = frame.columns[frame.schema.at("weights", "")], &pixels = frame.columns[frame.schema.at("pixels", "")];
+    ASSERT_EQ(weights.type, Type::list);
+    EXPECT_EQ(cell_json(weights, {}, r).dump(), row.find("weights")->dump());
+    EXPECT_TRUE(md5_hex(as_bytes(pixels.text(r))) == row.find("pixels")->as_string() ||
+                hex(pixels.text(r)) == row.find("pixels")->as_string());
+  }
+  Bytes bytes = read_file(folder + "examples.tfrecord");
+  bytes[60] ^= std::byte{1};
+  const TemporaryFolder mine;
+  write_file(mine / "damaged.tfrecord", bytes);
+  EXPECT_HAS(refusal([&] { all(mine / "damaged.tfrecord"); }), "the checksum of a record differs: the file is damaged");
+}
 
 
 
