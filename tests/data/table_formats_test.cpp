@@ -157,6 +157,22 @@ TEST(TableFormats, TfRecordReadsExamples) {
 }
 
 
+TEST(TableFormats, LmdbAndWebDatasetReadTheirRecords) {
+  NEEDS_ORACLES();
+  const Frame records = all(folder + "records.lmdb");
+  ASSERT_EQ(records.rows, 200);
+  EXPECT_EQ(types(records.schema), "key:text value:text");
+  for (int64_t r = 0; r < 200; ++r) {
+    std::string key = std::to_string(r);
+    EXPECT_EQ(records.columns[0].text(r), std::string(8 - key.size(), '0') + key);
+    EXPECT_EQ(records.columns[1].text(r), std::string(static_cast<size_t>(r % 37), static_cast<char>(r)));
+  }
+  const Frame samples = all(folder + "samples-000000.tar");
+  EXPECT_EQ(types(samples.schema), "key:text cls:integer json:text npy:list txt:text");
+  EXPECT_EQ(cell_text(samples.columns[0], samples.schema.columns[0], 1), "class1/0001");
+  EXPECT_EQ(samples.columns[1].whole[1], 1);
+  EXPECT_EQ(samples.columns[4].text(0), "text 0");
+}
 
 // --- Texts ---------------------------------------------------------------------------------------------------------------------
 
