@@ -156,6 +156,21 @@ TEST(TableFormats, TfRecordReadsExamples) {
   EXPECT_HAS(refusal([&] { all(mine / "damaged.tfrecord"); }), "the checksum of a record differs: the file is damaged");
 }
 
+TEST(TableFormats, MdsReadsItsShards) {
+  NEEDS_ORACLES();
+  const Frame frame = all(folder + "mds");
+  const Json expected = json_at(folder + "mds.expected.json");
+  ASSERT_EQ(frame.rows, static_cast<int64_t>(expected.as_array().size()));
+  for (int64_t r = 0; r < frame.rows; ++r) {
+    const Json& row = expected.as_array()[static_cast<size_t>(r)];
+    for (const char* name : {"number", "score", "small"})
+      EXPECT_EQ(frame.columns[frame.schema.at(name, "")].number(r), row.find(name)->as_number());
+    EXPECT_EQ(frame.columns[frame.schema.at("words", "")].text(r), row.find("words")->as_string());
+    EXPECT_EQ(hex(frame.columns[frame.schema.at("raw", "")].text(r)), row.find("raw")->as_string());
+    const Json x = cell_json(frame.columns[frame.schema.at("x", "")], {}, r);
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(x.as_array()[i].as_number(), row.find("x")->as_array()[i].as_number());
+  }
+}
 
 TEST(TableFormats, LmdbAndWebDatasetReadTheirRecords) {
   NEEDS_ORACLES();

@@ -8,6 +8,7 @@
 #include "src/data/table/columnar/hdf5/hdf5_file.h"
 #include "src/data/table/columnar/parquet/parquet_file.h"
 #include "src/data/table/columnar/records/lmdb.h"
+#include "src/data/table/columnar/records/mds.h"
 #include "src/data/table/columnar/records/tfrecord.h"
 #include "src/data/table/columnar/records/webdataset.h"
 #include "src/data/table/columnar/sqlite/sqlite_file.h"
@@ -99,7 +100,7 @@ std::shared_ptr<const std::string> unpacked(const std::string& path) {
 
 }  // namespace
 
-std::unique_ptr<ColumnarFile> open_columnar_folder(const std::string& /*path*/) { return nullptr; }
+std::unique_ptr<ColumnarFile> open_columnar_folder(const std::string& path) { return is_mds_folder(path) ? open_mds(path) : nullptr; }
 
 std::unique_ptr<ColumnarFile> open_columnar(const std::string& path, const std::string& part, std::string_view head) {
   const Format* format = format_of(head, path);
