@@ -291,6 +291,23 @@ TEST(TableFormats, CompressedFilesAreUnpacked) {
   EXPECT_EQ(row_text(all(folder / "weather.arff.gz"), 1), "rainy day|-|-|-");
 }
 
+TEST(TableFormats, ArraysAreColumns) {
+  const TemporaryFolder folder;
+  const Tensor x = Tensor::from<float>(Shape({2, 2}), {1, 2, 3, 4}), y = Tensor::from<int64_t>(Shape({2}), {7, 8}),
+               z = Tensor::from<int64_t>(Shape({3}), {1, 2, 3});
+  std::vector<std::pair<std::string, Bytes>> files{{"x.npy", npy_bytes(x)}, {"y.npy", npy_bytes(y)}};
+  write_file(folder / "a.npz", zip_bytes(files));
+  const Frame frame = all(folder / "a.npz");
+  EXPECT_EQ(types(frame.schema), "x[0]:real x[1]:real y:integer");
+  EXPECT_EQ(row_text(frame, 1), "3|4|8");
+  EXPECT_EQ(types(all(folder / "a.npz#y").schema), "y:integer");
+  EXPECT_HAS(refusal([&] { all(folder / "a.npz#w"); }), "the archive has no such array; got 'w'");
+  files.emplace_back("z.npy", npy_bytes(z));
+  write_file(folder / "b.npz", zip_bytes(files));
+  EXPECT_HAS(refusal([&] { all(folder / "b.npz"); }), "the arrays have different numbers of rows");
+  write_file(folder / "t.csv", as_bytes("a,b\n1,2\n"));
+  EXPECT_HAS(refusal([&] { all(folder / "t.csv#part"); }), "the file has one table and no parts; got #part");
+}
 
 }  // namespace
 }  // namespace perigee::tables

@@ -7,6 +7,7 @@
 #include "src/data/table/columnar/arrow/arrow_file.h"
 #include "src/data/table/columnar/hdf5/hdf5_file.h"
 #include "src/data/table/columnar/parquet/parquet_file.h"
+#include "src/data/table/columnar/records/arrays_file.h"
 #include "src/data/table/columnar/records/lmdb.h"
 #include "src/data/table/columnar/records/mds.h"
 #include "src/data/table/columnar/records/tfrecord.h"
@@ -52,6 +53,8 @@ constexpr Format kFormats[] = {
      sqlite::open_sqlite, true},
     {[](std::string_view head, std::string_view) { return head.starts_with("\x89HDF\r\n\x1a\n"); }, open_hdf5, true},
     {[](std::string_view head, std::string_view name) { return head.starts_with("PK\3\4") && !name.ends_with(".npz"); }, xlsx::open_xlsx,
+     true},
+    {[](std::string_view head, std::string_view) { return head.starts_with("\x93NUMPY") || head.starts_with("PK\3\4"); }, open_arrays,
      true},
     {[](std::string_view head, std::string_view) { return begins_as_lmdb(head); }, open_lmdb},
     {[](std::string_view head, std::string_view) { return head.size() > 262 && head.substr(257, 5) == "ustar"; }, open_webdataset},

@@ -1,0 +1,4 @@
+// NumPy's files as tables.
+#include "tests/fuzz/tables/table_reading.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) { return perigee::tables::fuzz_table(data, size, "input.npz"); }
