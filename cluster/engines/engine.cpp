@@ -22,8 +22,9 @@ extern const EngineDef engine_openmpi, engine_pmi, engine_pmix, engine_slurm, en
 
 std::span<const EngineDef* const> all_engines() {
   // mpirun inside a Slurm job sets both: what is nearer to us comes first.
-  static const EngineDef* const all[] = {&engine_openmpi,    &engine_pmi,       &engine_torch,     &engine_slurm,   &engine_pmix,
-                                         &engine_kubernetes, &engine_aws_batch, &engine_sagemaker, &engine_skypilot};
+  // Kubernetes' manifests name everything themselves; Kubeflow sets torchrun's variables beside them.
+  static const EngineDef* const all[] = {&engine_openmpi, &engine_pmi,       &engine_kubernetes, &engine_torch,   &engine_slurm,
+                                         &engine_pmix,    &engine_aws_batch, &engine_sagemaker,  &engine_skypilot};
   return all;
 }
 

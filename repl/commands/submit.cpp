@@ -18,14 +18,16 @@ namespace {
 struct Kind {
   const char* option;
   const char* doc;
-  const char* const* text;
+  std::string (*text)();
 };
 constexpr Kind kKinds[] = {
-    {"--slurm", "a script for sbatch, for so many nodes", &kSlurmTemplate},
-    {"--k8s", "manifests for kubectl, for so many pods: Job, Service, Secret, ConfigMap, volume claim", &kKubernetesTemplate},
-    {"--aws-batch", "a CloudFormation template of a multi-node job", &kAwsBatchTemplate},
-    {"--sagemaker", "what aws sagemaker create-training-job --cli-input-json reads", &kSageMakerTemplate},
-    {"--skypilot", "a task of SkyPilot", &kSkyPilotTemplate},
+    {"--slurm", "a script for sbatch, for so many nodes", [] { return std::string(kSlurmTemplate); }},
+    {"--k8s", "manifests for kubectl, for so many pods: Job, Service, Secret, ConfigMap, volume claim", kubernetes_template},
+    {"--jobset", "the same as a JobSet, which jobset.sigs.k8s.io runs", jobset_template},
+    {"--trainjob", "the same as a TrainJob of Kubeflow Trainer", trainjob_template},
+    {"--aws-batch", "a CloudFormation template of a multi-node job", [] { return std::string(kAwsBatchTemplate); }},
+    {"--sagemaker", "what aws sagemaker create-training-job --cli-input-json reads", [] { return std::string(kSageMakerTemplate); }},
+    {"--skypilot", "a task of SkyPilot", [] { return std::string(kSkyPilotTemplate); }},
 };
 constexpr size_t kKindCount = std::size(kKinds);
 
@@ -103,7 +105,7 @@ int run() {
   const auto chosen = std::find_if(std::begin(options.counts), std::end(options.counts), [](int64_t count) { return count > 0; });
   if (chosen == std::end(options.counts) || std::count(std::begin(options.counts), std::end(options.counts), 0) != kKindCount - 1)
     refuse("submit", "one kind of cluster has to be named", "for example `perigee submit --slurm 4 " + options.script + "`");
-  std::string text = *kKinds[chosen - options.counts].text;
+  std::string text = kKinds[chosen - options.counts].text();
   const std::string file = std::filesystem::path(options.script).filename().string();
   if (options.name.empty()) options.name = name_of(std::filesystem::path(options.script).stem().string());
   else if (name_of(options.name) != options.name)

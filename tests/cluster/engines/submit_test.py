@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What `perigee submit` prints: read by the schemas of Kubernetes and CloudFormation, and run. Needs kubernetes-validate, cfn-lint and
-PyYAML; `./perigee test engines` installs them. No API server can be had here: a kubelet of ours starts our own manifest's pods as processes."""
+"""What `perigee submit` prints: read by the schemas of Kubernetes, Kubeflow and CloudFormation, and run. Needs kubernetes-validate,
+kubeflow-trainer-api, cfn-lint and PyYAML; `./perigee test engines` installs them. No API server can be had here: a kubelet of ours starts our own manifest's pods as processes."""
 import copy
 import os
 import pathlib
@@ -15,6 +15,7 @@ from harness import Cluster, wait_until  # noqa: E402
 try:
     import kubernetes_validate
     import yaml
+    from kubeflow_trainer_api import models
 except ImportError as missing:
     print(f"1..0 # SKIP {missing}; ./perigee test engines installs it")
     sys.exit(0)
@@ -28,8 +29,8 @@ def submit(cluster, *words):
     return out
 
 
-def manifests(cluster, pods):
-    return list(yaml.safe_load_all(submit(cluster, "--k8s", pods)))
+def manifests(cluster, pods, kind="--k8s"):
+    return list(yaml.safe_load_all(submit(cluster, kind, pods)))
 
 
 def valid(document, version):
@@ -77,6 +78,47 @@ def each_misspelt_key_is_caught():
                 assert not valid(wrong, "1.34"), path
                 tried += 1
         assert tried > 80, tried
+
+
+def contains(whole, part):
+    if isinstance(part, dict):
+        return isinstance(whole, dict) and all(key in whole and contains(whole[key], below) for key, below in part.items())
+    if isinstance(part, list):
+        return isinstance(whole, list) and len(whole) == len(part) and all(map(contains, whole, part))
+    return whole == part
+
+
+def known_to(model, document):
+    """Kubeflow's classes leave out what they do not know, add defaults, and refuse values of a wrong type."""
+    return contains(model.from_dict(copy.deepcopy(document)).to_dict(), document)
+
+
+def job_sets_and_train_jobs_are_valid():
+    with Cluster() as cluster:
+        for option, model in (("--jobset", models.JobsetV1alpha2JobSet), ("--trainjob", models.TrainerV1alpha1TrainJob)):
+            *objects, job = manifests(cluster, 4, option)
+            assert [d["kind"] for d in objects] == ["Secret", "ConfigMap", "PersistentVolumeClaim"]
+            for document in objects:
+                kubernetes_validate.validate(document, VERSIONS[-1], strict=True)
+            assert known_to(model, job), model.from_dict(copy.deepcopy(job)).to_dict()
+            tried = 0
+            for path in keys(job):
+                wrong = at = copy.deepcopy(job)
+                for step in path[:-1]:
+                    at = at[step]
+                at[path[-1] + "x"] = at.pop(path[-1])
+                try:
+                    assert not known_to(model, wrong), path
+                except ValueError:
+                    pass  # it was needed
+                tried += 1
+            assert tried > 40, tried
+        whole = manifests(cluster, 4)[-1]
+        inner = manifests(cluster, 4, "--jobset")[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]
+        variables = {v["name"]: v for v in inner["template"]["spec"]["containers"][0]["env"]}
+        assert variables["PERIGEE_COORDINATOR"]["value"] == "job-workers-0-0.job:7700"
+        variables["PERIGEE_COORDINATOR"]["value"] = "job-0.job:7700"
+        assert inner == whole["spec"], "the Job inside a JobSet is the Job of --k8s"
 
 
 def scripts_of_any_text_survive():
@@ -221,6 +263,6 @@ def the_first_pod_resumes():
 
 if __name__ == "__main__":
     harness.main([
-        manifests_are_valid_in_all_versions, each_misspelt_key_is_caught, scripts_of_any_text_survive, cloudformation_template_is_clean,
+        manifests_are_valid_in_all_versions, each_misspelt_key_is_caught, job_sets_and_train_jobs_are_valid, scripts_of_any_text_survive, cloudformation_template_is_clean,
         pods_train_one_run, a_killed_pod_comes_back, the_first_pod_resumes
     ])
