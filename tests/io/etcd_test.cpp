@@ -28,6 +28,7 @@ TEST(Etcd, WhatIsNoAddressIsRefused) {
                                                                                    {"etcd://one,,two/x", "names no host"},
                                                                                    {many + "/x", "names too many hosts"},
                                                                                    {"etcd://one:0/x", "port"},
+                                                                                   {"etcd://one", "expected etcd://HOST[:PORT],HOST[:PORT],.../NAME"},
                                                                                    {"etcd://one:66000/x", "port"},
                                                                                    {"etcd://o\x01ne/x", "control characters"}}) {
     try {

@@ -280,6 +280,10 @@ TEST(Images, HugeSizesAreRefused) {
   EXPECT_NE(refusal(as_bytes(bmp_of(1, 1 << 30, 0, "", ""))).find("more than can be decoded"), std::string::npos);
   const std::string webp = "RIFF\x1a\0\0\0WEBPVP8L\x0d\0\0\0\x2f\xff\xff\xff\x0f\0\0\0\0\0\0\0\0\0"s;
   EXPECT_NE(refusal(as_bytes(webp)).find("16384x16384 pixels"), std::string::npos);
+  const std::string one = "GIF89a\1\0\1\0\x80\0\0\0\0\0\xff\xff\xff"s, frame = ",\0\0\0\0\1\0\1\0\0\2"s;
+  EXPECT_NE(refusal(as_bytes(one + ";")).find("the GIF is damaged: it has no picture"), std::string::npos);
+  EXPECT_NE(refusal(as_bytes(one + frame + "\1\5\0"s)).find("the GIF is damaged: pixels are missing"), std::string::npos);
+  EXPECT_NE(refusal(as_bytes(one + frame + "\1\7\0"s)).find("the GIF is damaged: a code has no meaning"), std::string::npos);
   EXPECT_NE(refusal(as_bytes("II*\0\x08\0\0\0\0\0"s)).find("the TIFF is damaged"), std::string::npos);
   EXPECT_NE(refusal(as_bytes("RIFF\x1a\0\0\0WEBPVP8L\x0d\0"s)).find("the WebP is damaged"), std::string::npos);
 }

@@ -41,13 +41,13 @@ TEST(StoreUrl, WhatIsNone) {
   EXPECT_NE(problem_of("s3:///k").find("names no bucket"), std::string::npos);
   EXPECT_NE(problem_of("s3://b:80/k").find("has a port or a user where the bucket stands"), std::string::npos);
   EXPECT_NE(problem_of("https://h:99999/k").find("has a port that is none"), std::string::npos);
-  EXPECT_NE(problem_of("https://h x/k").find("has a host that is no name"), std::string::npos);
-  EXPECT_NE(problem_of("https:///k").find("names no host"), std::string::npos);
+  EXPECT_NE(problem_of("https://h x/k").find("has a host that is no name; expected NAME://host/path"), std::string::npos);
+  EXPECT_NE(problem_of("https:///k").find("names no host; expected https://host/path"), std::string::npos);
   EXPECT_NE(problem_of("sftp:///k").find("names no host"), std::string::npos);
   EXPECT_NE(problem_of("hdfs:///k").find("names no NameNode"), std::string::npos);
   EXPECT_NE(problem_of("https://h/a\nb").find("has control characters"), std::string::npos);
   EXPECT_NE(problem_of("https://h/" + std::string(5000, 'x')).find("is no address of a file"), std::string::npos);
-  EXPECT_NE(problem_of("s3://b/a/../c").find("has '..' in its path"), std::string::npos);
+  EXPECT_NE(problem_of("s3://b/a/../c").find("has '..' in its path; give the path without"), std::string::npos);
   EXPECT_THROW(local_path("file://elsewhere/x"), Error);
   EXPECT_THROW(put_stored("https://h/x", {}), Error);
   EXPECT_THROW(list_stored("https://h/"), Error);
