@@ -34,8 +34,8 @@ section.empty{padding:14px 24px;background:none}section.empty h2{font-size:1rem;
 footer{color:var(--soft);font-size:.85rem;padding-bottom:40px}
 .note{color:var(--soft);font-size:.9rem;margin:8px 0}
 .alert{border-left:4px solid var(--bad);background:var(--shade);padding:10px 14px;white-space:pre-wrap;border-radius:4px;margin:0 0 16px}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(128px,1fr));gap:1px;background:var(--rule);border:1px solid var(--rule);border-radius:10px;overflow:hidden;margin:0 0 20px}
-.tiles div{background:var(--card);padding:12px 16px;display:flex;flex-direction:column}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(128px,1fr));gap:1px;background:var(--card);border:1px solid var(--rule);border-radius:10px;overflow:hidden;margin:0 0 20px}
+.tiles div{outline:1px solid var(--rule);padding:12px 16px;display:flex;flex-direction:column}
 .tiles dt{color:var(--soft);font-size:.82rem}.tiles dd{margin:2px 0 0;font-size:1.4rem;font-weight:600;letter-spacing:-.02em;line-height:1.25;font-variant-numeric:tabular-nums}
 .facts{margin:0;display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:0 36px}
 .facts div{display:grid;grid-template-columns:8.5em minmax(0,1fr);gap:10px;padding:5px 0;border-bottom:1px solid var(--rule)}
@@ -84,7 +84,7 @@ svg .b0{fill:var(--c0)}svg .b1{fill:var(--c2)}svg .b2{fill:var(--c3)}svg .b3{fil
 @media (max-width:640px){header,nav ul,main,footer{padding-left:14px;padding-right:14px}section{padding:16px 14px;border-radius:10px}section.empty{padding:12px 14px}
 h1{font-size:1.5rem}nav{position:static}.facts div{grid-template-columns:8em minmax(0,1fr)}.wide svg text{font-size:21px}.tiles dd{font-size:1.2rem}}
 @media print{:root{--page:#fff;--card:#fff}body{font-size:11pt}nav,.skip,.reading,.choice input,.choice label,summary{display:none}
-section{border:0;padding:0;margin:0 0 16pt}section figure,tr,.tiles,.worst li{break-inside:avoid}h2,h3,figcaption{break-after:avoid}
+section{border:0;padding:0;margin:0 0 16pt}section figure,tr,.tiles,.worst li,table:not(:has(tr:nth-child(12))){break-inside:avoid}h2,h3,figcaption,caption,thead{break-after:avoid}
 .scroll{overflow:visible}pre{max-height:none;white-space:pre-wrap}*{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
 )css";
 

@@ -82,7 +82,7 @@ void Axis::fit(std::vector<double> values, AxisScale scale) {
   const auto is_outside = [&](double value) { return place(value) < low || place(value) > high; };
   outside_ = static_cast<size_t>(std::count_if(values.begin(), values.end(), is_outside));
   if (low_ == high_) {
-    const double room = log_ ? .3 : std::max(.5, std::fabs(low_) * .05);
+    const double room = log_ ? .3 : low_ == 0 ? .5 : std::fabs(low_) * .05;  // of a constant, such as a learning rate of 0.001
     low_ -= room, high_ += room;
   }
 }

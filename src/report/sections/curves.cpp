@@ -15,6 +15,9 @@ namespace {
 constexpr size_t kMostRows = 100, kMostOthers = 4;
 
 std::string title_of(std::string name) {
+  constexpr std::string_view kShort[] = {"mse", "rmse", "mae", "rse", "r2", "mcc", "roc.auc"};
+  if (std::ranges::find(kShort, name) != std::end(kShort))
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return c == '.' ? ' ' : static_cast<char>(std::toupper(c)); });
   std::replace(name.begin(), name.end(), '_', ' ');
   if (!name.empty()) name[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(name[0])));
   return name;

@@ -54,8 +54,8 @@ std::string gallery(const Json::Array& examples, const std::vector<std::string>&
       html += "<img src=\"" + url + "\" alt=\"Example " + number + ": actual " + shortened(actual, 100) + ", predicted " +
               shortened(predicted, 100) + "\">";
     }
-    if (!actual.empty())
-      html += "<p><strong>" + shortened(actual, 40) + "</strong> taken for <strong>" + shortened(predicted, 50) + "</strong></p>";
+    if (!actual.empty())  // it may be right, and still have a great loss
+      html += "<p><strong>" + shortened(actual, 40) + "</strong>, called <strong>" + shortened(predicted, 50) + "</strong></p>";
     html += "<p class=\"sub\">example " + number + ", loss " + loss + "</p></li>\n";
   }
   return html + "</ul>\n";
