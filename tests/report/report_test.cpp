@@ -42,6 +42,16 @@ TEST(Axis, OneValueFarOutDoesNotFlattenTheOthers) {
   EXPECT_EQ(axis.note(), "");
 }
 
+// A learning rate that stays as it is.
+TEST(Axis, AConstantIsSeenAtItsValue) {
+  Axis axis(100, 0);
+  axis.fit({.002, .002, .002}, AxisScale::fitted);
+  EXPECT_NEAR(axis.low(), .0019, 1e-9);
+  EXPECT_NEAR(axis.high(), .0021, 1e-9);
+  axis.fit({0, 0}, AxisScale::fitted);
+  EXPECT_EQ(axis.low(), -.5);
+}
+
 TEST(Axis, IsLogarithmicBeyondTwoDecades) {
   Axis axis(300, 0);
   std::vector<double> values;

@@ -149,6 +149,30 @@ TEST_F(SessionTest, WhatTensorboardShowsChangesNothing) {
   EXPECT_GT(plain.size(), 100u);
 }
 
+// Which would be judged by other numbers than the network has learned from.
+TEST_F(SessionTest, WarnsOfATestPartThatLacksWhatWasMeasured) {
+  const std::string arrays = R"({"type": "arrays", "x": [[1, 2], [3, 4], [5, 7], [6, 9]], "y": [0, 1, 1, 0]})",
+                    mapped = R"({"type": "map", "source": )" + arrays + R"(, "transforms": [{"type": "standardize"}]})",
+                    scaled = R"({"type": "map", "source": )" + arrays + R"(, "transforms": [{"type": "scale", "factor": 2}]})";
+  const auto warnings = [&](const std::string& train, const std::string& test) {
+    std::string said;
+    const WarningHandler before = set_warning_handler([&](const std::string& text) { said += text; });
+    fs::remove_all(folder_ / "run");
+    run(Job(Json::parse(R"({"network": [{"type": "dense", "out": 2}], "loss": "cross_entropy", "optimizer": "adam", "epochs": 1,
+            "data": {"train": )" +
+                            train + R"(, "test": )" + test + R"(, "batch": 2}})",
+                        "job"),
+            "job"));
+    set_warning_handler(before);
+    return said;
+  };
+  EXPECT_EQ(warnings(mapped, mapped), "");
+  EXPECT_EQ(warnings(mapped, R"({"type": "take", "count": 2, "source": )" + mapped + "}"), "");
+  EXPECT_EQ(warnings(scaled, arrays), "") << "nothing was measured";
+  EXPECT_EQ(warnings(mapped, arrays),
+            "job: data: 'test' lacks what was measured on the training part: standardize; give it the same transforms: test = ...:map { ... }");
+}
+
 TEST_F(SessionTest, KeepsTheBestCheckpointWhenAsked) {
   run(job(R"("optimizer": "adam", "epochs": 5, "checkpoint": {"keep": 2, "best": "test.loss"})"));
   EXPECT_TRUE(fs::exists(folder_ / "run/checkpoints/best.safetensors"));
