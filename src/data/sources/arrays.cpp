@@ -55,6 +55,12 @@ NamedArray read_array(const Config& config, const std::string& key, const Json& 
   return named_array(config, key, values, where);
 }
 
+// What stands beside the arrays; every other key is the name of one.
+bool is_option(const std::string& key) {
+  constexpr std::string_view kNames[] = {"type", "handle", "classes", "class_names", "fitted"};
+  return key.starts_with('@') || std::ranges::find(kNames, key) != std::end(kNames);
+}
+
 SourcePtr open(const Config& config, const std::string& folder) {
   if (config.has("handle")) {
     const std::string handle = config.string("handle");
@@ -68,6 +74,7 @@ SourcePtr open(const Config& config, const std::string& folder) {
   std::vector<NamedArray> arrays;
   for (const auto& [key, value] : config.json().as_object())
     if ((value.is_array() && key != "class_names") || names_array(value)) arrays.push_back(read_array(config, key, value, folder));
+    else if (!is_option(key)) config.fail(key, "is no array", value.dump().substr(0, 60), "a list of numbers, lists of them, or a tensor");
   if (arrays.empty())
     throw Error(ErrorKind::data, {.where = config.where(), .what = "there are no arrays", .hint = "give 'x' and 'y', or a 'handle'"});
   // A job that is sent to workers has its keys in order, and the data must be the same there.
