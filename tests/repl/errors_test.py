@@ -4,7 +4,8 @@
 Each case of error_cases.py makes an error and follows the advice of its message. Then the sources are searched for the places that raise errors: a
 place is covered when its text came up in a case, or when a unit test in C++ expects it, for what only programs and damaged states can meet. Places
 that are not covered stand in tests/rules/errors_uncovered.txt. A new error must have a case; a line of the file whose error has one, or is gone,
-must leave it, and --write takes such lines out. It adds none.
+must leave it, and --write takes such lines out. It adds none. Files that are damaged in every way cannot each be a case: of the errors of
+UNIT_TESTED a test anywhere says the cause or the remedy, and those that none says stand in tests/rules/errors_unsaid.txt.
 """
 import os
 import pathlib
@@ -21,6 +22,7 @@ import error_vectors
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 UNCOVERED = ROOT / "tests" / "rules" / "errors_uncovered.txt"  # FILE: TEXT, in order
+UNSAID = UNCOVERED.with_name("errors_unsaid.txt")  # likewise, of UNIT_TESTED
 # Not counted, because a test cannot make the world so, or because other tests make them all.
 EXCEPTIONS = {
     "cluster/": "faults of other machines: tests/cluster and the simulator make them",
@@ -28,16 +30,21 @@ EXCEPTIONS = {
     "src/device/": "faults of a GPU: tests/gpu",
     "src/train/device/": "faults of a GPU: tests/gpu",
     "src/model/device/": "faults of a GPU: tests/gpu",
-    "src/io/": "damaged files: tests/io and tests/fuzz make them for every format",
-    "src/vectors/": "damaged files and limits: tests/vectors and tests/fuzz",
-    "src/text/": "damaged files of tokenizers: tests/text and tests/fuzz",
     "src/data/table/": "tables, steps, formulas: tests/data/table_errors_test.cpp and its neighbours",
+}
+# Where they come from, and what makes them.
+UNIT_TESTED = {
+    "src/io/": "damaged files, stores that refuse: tests/io, tests/stores, tests/data",
+    "src/vectors/": "damaged files and limits: tests/vectors",
+    "src/text/": "damaged files of tokenizers: tests/text",
     "src/api/": "misuse of the C functions: tests/api",
     "src/run/run_server.cpp": "nonsense at a run's socket: tests/train/run_server_test.cpp",
     "src/run/local_run.cpp": "runs of other processes: tests/train/run_server_test.cpp, watch_test.py",
     "src/graph/lapack.cpp": "LAPACK: tests/graph",
 }
 SHORTEST = 12  # letters of a text that says something
+CALLS = r"\b(?:Error|fail|refuse|misfit|unknown_key)\s*(?=[({])|\bwhere\.fail\s*(?=\")"
+HELPERS = CALLS.replace("misfit", "misfit|damaged|too_large")  # those of readers of files have these too
 
 
 def write_tables(folder):
@@ -160,20 +167,36 @@ def call_at(text, start):
     return ""
 
 
+def pieces_at(text, found):
+    """The pieces of fixed text in the call that begins at `found`, but for those that say nothing."""
+    call = call_at(text, found.end()) if text[found.end()] != '"' else text[found.end():].split("\n")[0]
+    pieces = [piece.strip(" ;:,'(") for literal in literals(call) for piece in re.split(r"%[-\d.]*[a-z]", literal)]
+    return [piece for piece in pieces if len(piece) >= SHORTEST]
+
+
 def places():
     """(file, line, text): where the sources raise an error, by the longest piece of its fixed text."""
     for path in sorted(ROOT.glob("src/**/*.cpp")) + sorted(ROOT.glob("lua/**/*.cpp")) + sorted(ROOT.glob("repl/**/*.cpp")) + \
             sorted(ROOT.glob("lua/perigee/**/*.lua")):
         name = str(path.relative_to(ROOT))
-        if any(name.startswith(prefix) for prefix in EXCEPTIONS):
+        if any(name.startswith(prefix) for prefix in [*EXCEPTIONS, *UNIT_TESTED]):
             continue
         text = path.read_text()
-        for found in re.finditer(r"\b(?:Error|fail|refuse|misfit|unknown_key)\s*(?=[({])|\bwhere\.fail\s*(?=\")", text):
-            call = call_at(text, found.end()) if text[found.end()] != '"' else text[found.end():].split("\n")[0]
-            pieces = [piece for literal in literals(call) for piece in re.split(r"%[-\d.]*[a-z]", literal)]
-            longest = max(pieces, key=len, default="").strip(" ;:,'(")
-            if len(longest) >= SHORTEST:
-                yield name, text.count("\n", 0, found.start()) + 1, longest
+        for found in re.finditer(CALLS, text):
+            if pieces := pieces_at(text, found):
+                yield name, text.count("\n", 0, found.start()) + 1, max(pieces, key=len)
+
+
+def unit_tested_places():
+    """(file, line, pieces) of UNIT_TESTED."""
+    for path in sorted(ROOT.glob("src/**/*.cpp")):
+        name = str(path.relative_to(ROOT))
+        if not any(name.startswith(prefix) for prefix in UNIT_TESTED):
+            continue
+        text = path.read_text()
+        for found in re.finditer(HELPERS, text):
+            if pieces := pieces_at(text, found):
+                yield name, text.count("\n", 0, found.start()) + 1, pieces
 
 
 def expected_by_unit_tests():
@@ -181,9 +204,20 @@ def expected_by_unit_tests():
     return "\n".join(text for path in sorted(ROOT.glob("tests/**/*_test.cpp")) for text in literals(path.read_text()))
 
 
-def read_list():
+def expected_anywhere():
+    """The texts of SHORTEST letters and more in all tests but this one."""
+    texts = set()
+    for path in sorted(ROOT.glob("tests/**/*_test.cpp")) + sorted(ROOT.glob("tests/**/*.lua")):
+        texts.update(literals(path.read_text()))
+    for path in sorted(ROOT.glob("tests/**/*.py")):
+        if "rules" not in path.parts and path.name != "errors_test.py":
+            texts.update(a or b for a, b in re.findall(r'"((?:[^"\\\n]|\\.)*)"|\'((?:[^\'\\\n]|\\.)*)\'', path.read_text()))
+    return {text for text in (each.strip(" ;:,'(") for each in texts) if len(text) >= SHORTEST}
+
+
+def read_list(path):
     """(the lines of its head, the entries)."""
-    lines = UNCOVERED.read_text().splitlines()
+    lines = path.read_text().splitlines()
     return [line for line in lines if line.startswith("#")], [line for line in lines if not line.startswith("#")]
 
 
@@ -191,23 +225,29 @@ def bound_of(head):
     return int(re.search(r"\d+", head[0])[0])
 
 
-def check_places(said, write, check):
-    uncovered, lines = set(), {}
-    for name, line, text in places():
-        if text not in said:
-            uncovered.add(f"{name}: {text}")
-            lines[f"{name}: {text}"] = line
-    head, listed = read_list()
+def check_list(path, lines, write, check):
+    """`lines`: those of the errors that no test has, by FILE: TEXT."""
+    head, listed = read_list(path)
     if write and len(listed) <= bound_of(head):
-        listed = [entry for entry in listed if entry in uncovered]
+        listed = [entry for entry in listed if entry in lines]
         head = [re.sub(r"\d+", str(len(listed)), head[0], count=1), *head[1:]]
-        UNCOVERED.write_text("".join(line + "\n" for line in head + listed))
-    check("every error that is not listed has a case",
-          [f"{entry} (line {lines[entry]}): add a case to error_cases.py" for entry in sorted(uncovered - set(listed))])
-    check("every listed error lacks one", [f"{entry}: take it out, with --write" for entry in listed if entry not in uncovered])
-    check("the list is in order, each entry once", [] if listed == sorted(set(listed)) else ["sort it"])
-    check("the list is as long as its head says, and has not grown",
+        path.write_text("".join(line + "\n" for line in head + listed))
+    check(f"every error that is not in {path.name} has a case",
+          [f"{entry} (line {lines[entry]}): add a case to error_cases.py, or a unit test" for entry in sorted(set(lines) - set(listed))])
+    check(f"every error in {path.name} lacks one", [f"{entry}: take it out, with --write" for entry in listed if entry not in lines])
+    check(f"{path.name} is in order, each entry once", [] if listed == sorted(set(listed)) else ["sort it"])
+    check(f"{path.name} is as long as its head says, and has not grown",
           [] if len(listed) == bound_of(head) else [f"{len(listed)} entries, {bound_of(head)} in the head: cases, not lines, are added; --write lowers the number"])
+
+
+def check_places(said, write, check):
+    check_list(UNCOVERED, {f"{name}: {text}": line for name, line, text in places() if text not in said}, write, check)
+    expected = expected_anywhere()
+    whole, unsaid = "\n".join(expected), {}
+    for name, line, pieces in unit_tested_places():
+        if not any(piece in whole or any(text in piece for text in expected) for piece in pieces):
+            unsaid[f"{name}: {max(pieces, key=len)}"] = line
+    check_list(UNSAID, unsaid, write, check)
 
 
 def main():

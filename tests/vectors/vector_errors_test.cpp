@@ -103,6 +103,7 @@ TEST(VectorErrors, OfTextsAndTests) {
 }
 
 TEST(VectorErrors, OfTraining) {
+  expect([] { options_of(R"({"files": []})"); }, "'files' names no file; expected the name of a text");
   const std::string text = testing::TempDir() + "perigee_twice.txt";
   write_file(text, as_bytes("a b a b\n"));
   Json twice = Json::parse(R"({"model": "dbow", "min_count": 1})", "options");
