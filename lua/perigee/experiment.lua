@@ -91,7 +91,7 @@ local function list_of(parts, change)
   return list
 end
 
--- What is wrong in a function that an option holds has no line of its own where the script ends with `return pg.experiment { ... }`.
+-- A mistake in a function that an option holds has no line of its own where the script ends with `return pg.experiment { ... }`.
 local function at_line_of(key, change, value)
   local fine, result = pcall(change, value)
   if fine then return result end

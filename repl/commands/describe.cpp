@@ -29,7 +29,8 @@ void declare(CLI::App& app) {
   app.add_option("--set", options.settings, "set a value of the job first")->allow_extra_args(false);
   app.add_option("--device", options.device, "where it would be trained: cpu, cuda, cuda:N or auto; the default is the job's");
   app.add_option("--format", options.format, "text or json: how the description is printed")->check(CLI::IsMember({"text", "json"}));
-  app.add_flag("--workers", options.workers, "also what several workers would do: averaging, bytes that they send, where the data come from");
+  app.add_flag("--workers", options.workers,
+               "also what several workers would do: averaging, bytes that they send, where the data come from");
   app.add_flag("--json", options.json, "print the job as JSON");
 }
 

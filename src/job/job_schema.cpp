@@ -80,9 +80,12 @@ constexpr Option kPretrained[] = {
 
 constexpr Option kLog[] = {
     {"tensorboard", "boolean", "true", "event files for TensorBoard are written"},
-    {"histograms", "number", "0.01",
+    {"histograms",
+     "number",
+     "0.01",
      "share of the run's time that histograms of parameters and gradients may take, where one process trains: 0 for none, 1 for some after "
-     "every epoch", {0, 1}},
+     "every epoch",
+     {0, 1}},
     {"images", "integer", "8", "training examples that are among them where they are pictures; 0: none, nor the confusion matrix", {0, 64}},
 };
 

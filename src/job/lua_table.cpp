@@ -81,13 +81,16 @@ class Reader {
   static std::optional<Json> number(const std::string& word) try {
     Json read = Json::parse(word.starts_with('.') ? "0" + word : word, "value");
     return read.is_number() ? std::optional<Json>(std::move(read)) : std::nullopt;
-  } catch (const Error&) { return std::nullopt; }
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 
   // Letters, digits and what stands in numbers.
   std::string read_word() {
     skip();
     const size_t begin = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || std::string_view("_.+-").find(text_[at_]) != std::string_view::npos))
+    while (at_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[at_])) || std::string_view("_.+-").find(text_[at_]) != std::string_view::npos))
       ++at_;
     return std::string(text_.substr(begin, at_ - begin));
   }

@@ -61,8 +61,7 @@ std::string png_of(const std::vector<float>& values, const Shape& shape) {
 }
 
 Json image_of(const std::vector<float>& values, const Shape& shape) {
-  return Json(
-      Json::Object{{"image", "data:image/png;base64," + base64(png_of(values, shape))}, {"width", shape[2]}, {"height", shape[1]}});
+  return Json(Json::Object{{"image", "data:image/png;base64," + base64(png_of(values, shape))}, {"width", shape[2]}, {"height", shape[1]}});
 }
 
 const Field* find_field(const DataSource& source, const std::string& name) {

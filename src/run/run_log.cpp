@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "src/data/stored_arrays.h"
-#include "src/run/tensorboard_log.h"
+#include "src/run/log/tensorboard_log.h"
 #include "src/train/device/device_memory.h"
 
 namespace perigee {

@@ -16,10 +16,10 @@
 #include "src/io/plot/trace_file.h"
 #include "src/run/checkpoint_hook.h"
 #include "src/run/epoch_judge.h"
+#include "src/run/log/tensorboard_log.h"
 #include "src/run/phases/phase_numbers.h"
 #include "src/run/run_log.h"
 #include "src/run/run_settings.h"
-#include "src/run/tensorboard_log.h"
 #include "src/train/trainer.h"
 
 namespace perigee {

@@ -245,7 +245,7 @@ void Trainer::cut_gradient(size_t bytes) {
 
 namespace {
 
-// Of {"type": "map", ...}: the transforms that were measured on it; empty: none.
+// The transforms of {"type": "map", ...} that were measured on it; empty: none.
 std::string measured_transforms(const Json& source, const Json& fitted) {
   const Json *transforms = source.find("transforms"), *values = fitted.find("transforms");
   std::string names;

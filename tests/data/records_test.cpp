@@ -235,6 +235,7 @@ TEST(Records, DamageIsFound) {
   const Json description = parse(R"({"type":"arrays","x":[[1,2],[3,4],[5,6],[7,9]],"y":[0,1,1,2]})");
   const SourcePtr source = open(description);
   int found = 0;
+  std::string said;
   for (const int level : {0, 19}) {
     const std::string out = folder / std::to_string(level), path = out + "/00000.pgr";
     prepare_records(*source, description, out, {.level = level});
@@ -247,6 +248,7 @@ TEST(Records, DamageIsFound) {
         expect_same(*source, *open_folder(out));
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::data);
+        said += error.what();
         ++found;
       }
     }
@@ -256,6 +258,9 @@ TEST(Records, DamageIsFound) {
     }
   }
   EXPECT_GT(found, 1000);
+  for (const char* each : {"block 0 of the record file is damaged", "the record file's table or footer is damaged",
+                           "the record file's tail does not fit its size", "the record file has another version"})
+    EXPECT_NE(said.find(each), std::string::npos) << each;
   EXPECT_NE(message_of([&] { open_folder(folder / "0"); }).find("the record file is cut short"), std::string::npos);
   write_file(folder / "0/00000.pgr", as_bytes(std::string(5000, 'x')));
   EXPECT_NE(message_of([&] { open_folder(folder / "0"); }).find("is no record file"), std::string::npos);

@@ -84,8 +84,8 @@ TEST(DamagedZip, SaysWhatIsWrongWithTheDirectory) {
   moved.insert(kEnd, locator + little(9999, 8) + std::string(4, '\0'));
   expect_no_zip(moved, "the ZIP64 directory is missing");
   std::string many = archive_of({"a"}, {{kEnd + 10, 0xffff, 2}});
-  many.insert(kEnd, little(0x06064b50, 4) + std::string(28, '\0') + little(70000, 8) + std::string(8, '\0') + little(kDirectory, 8) + locator +
-                        little(kEnd, 8) + std::string(4, '\0'));
+  many.insert(kEnd, little(0x06064b50, 4) + std::string(28, '\0') + little(70000, 8) + std::string(8, '\0') + little(kDirectory, 8) +
+                        locator + little(kEnd, 8) + std::string(4, '\0'));
   expect_no_zip(many, "the archive has too many entries");
   expect_no_zip(archive_of({"a", "a"}), "two entries have the name 'a'");
   // The second entry begins where the first one does.
@@ -98,7 +98,8 @@ TEST(DamagedZip, SaysWhatIsWrongWithAnEntry) {
   expect_no_zip(archive_of({"a"}, {{kDirectory + 42, 5, 4}}), "an entry's header is missing at byte 5");
   expect_no_zip(archive_of({"a"}, {{kDirectory + 20, 10000, 4}, {kDirectory + 24, 10000, 4}}), "an entry is cut short");
   expect_no_zip(archive_of({"a"}, {{kDirectory + 24, 4, 4}}), "an entry's sizes contradict each other");
-  expect_no_zip(archive_of({"a"}, {{kDirectory + 10, 8, 2}, {kDirectory + 24, 0x0fffffff, 4}}), "an entry claims a size that deflate cannot reach");
+  expect_no_zip(archive_of({"a"}, {{kDirectory + 10, 8, 2}, {kDirectory + 24, 0x0fffffff, 4}}),
+                "an entry claims a size that deflate cannot reach");
   std::string wide = archive_of({"a"}, {{kDirectory + 24, 0xffffffff, 4}, {kDirectory + 30, 4, 2}});
   wide.insert(kEnd, little(1, 2) + little(0, 2));
   expect_no_zip(wide, "a ZIP64 field is cut short");
@@ -174,7 +175,8 @@ TEST(DamagedNpy, SaysWhatIsNoHeader) {
   expect_no_array(npy_of("{'descr': [('a', '<f4')]}"), "the type is not a plain one: structured arrays cannot be read");
   expect_no_array(npy_of("{'descr': '<f4"), "the header ends inside a string");
   expect_no_array(npy_of("{'fortran_order': 0}"), "'fortran_order' is neither True nor False");
-  expect_no_array(npy_of("{'descr': '<c8'}"), "the element type cannot be read; got '<c8', expected bool, integers or floating point up to 64 bits");
+  expect_no_array(npy_of("{'descr': '<c8'}"),
+                  "the element type cannot be read; got '<c8', expected bool, integers or floating point up to 64 bits");
 }
 
 TEST(DamagedNpy, SaysWhatIsNoArray) {
@@ -239,7 +241,8 @@ TEST(DamagedCodec, SaysHowMuchIsMissing) {
 // --- sounds ---
 
 std::string wav_of(const std::string& format, const std::string& samples) {
-  return "RIFF" + little(36 + samples.size(), 4) + "WAVEfmt " + little(format.size(), 4) + format + "data" + little(samples.size(), 4) + samples;
+  return "RIFF" + little(36 + samples.size(), 4) + "WAVEfmt " + little(format.size(), 4) + format + "data" + little(samples.size(), 4) +
+         samples;
 }
 
 std::string pcm(uint64_t channels, uint64_t rate) {
@@ -255,15 +258,23 @@ TEST(DamagedSound, SaysWhere) {
   refuse(wav_of("abcd", "abcd"), "the chunk 'fmt ' is too short; got 4 bytes, expected at least 16");
   refuse(wav_of(pcm(1, 8000), "abc"), "the samples are no whole number of frames; got 3 bytes, expected one or more frames of 2");
   refuse(wav_of(pcm(1, 8000), "abcd").substr(0, 46), "the file was cut short, or its header was never completed");
-  expect_refusal([] { Resampler(999983, 1000003, "t.wav", 16, 14, 0.9); },
-                 "t.wav: the rate has no simple ratio to the one that is wanted; got 999983 to 1000003; convert the sound beforehand, or choose");
+  expect_refusal(
+      [] { Resampler(999983, 1000003, "t.wav", 16, 14, 0.9); },
+      "t.wav: the rate has no simple ratio to the one that is wanted; got 999983 to 1000003; convert the sound beforehand, or choose");
   refuse("no sound at all", "no sound of a kind that is read: wav, flac");
-  const std::string two_hours = wav_of(little(1, 2) + little(64, 2) + little(8000, 4) + little(8000 * 64, 4) + little(64, 2) + little(8, 2), std::string(13 << 20, '\x7f'));
+  const std::string two_hours = wav_of(little(1, 2) + little(64, 2) + little(8000, 4) + little(8000 * 64, 4) + little(64, 2) + little(8, 2),
+                                       std::string(13 << 20, '\x7f'));
   Sound sound;
-  EXPECT_NO_THROW(decode_sound(as_bytes(two_hours), "t.wav", [](const SoundInfo& info) { return info.frames; }, sound));
-  const std::string longer = wav_of(little(1, 2) + little(1, 2) + little(8000, 4) + little(8000, 4) + little(1, 2) + little(8, 2), std::string((16 << 20) + 1, '\x7f'));
-  expect_refusal([&] { decode_sound(as_bytes(longer), "t.wav", [](const SoundInfo& info) { return info.frames; }, sound); },
-                 "the sound is too long to be decoded at once; got 16777217 frames of 1 channels");
+  EXPECT_NO_THROW(decode_sound(
+      as_bytes(two_hours), "t.wav", [](const SoundInfo& info) { return info.frames; }, sound));
+  const std::string longer = wav_of(little(1, 2) + little(1, 2) + little(8000, 4) + little(8000, 4) + little(1, 2) + little(8, 2),
+                                    std::string((16 << 20) + 1, '\x7f'));
+  expect_refusal(
+      [&] {
+        decode_sound(
+            as_bytes(longer), "t.wav", [](const SoundInfo& info) { return info.frames; }, sound);
+      },
+      "the sound is too long to be decoded at once; got 16777217 frames of 1 channels");
 }
 
 }  // namespace

@@ -23,14 +23,15 @@ TEST(Etcd, AnAddressNamesMembersAndAKey) {
 TEST(Etcd, WhatIsNoAddressIsRefused) {
   std::string many = "etcd://h";
   for (int i = 0; i < 16; ++i) many += ",h";
-  for (const auto& [text, says] : std::vector<std::pair<std::string, std::string>>{{"etcd://one", "names no key"},
-                                                                                   {"etcd:///x", "names no host"},
-                                                                                   {"etcd://one,,two/x", "names no host"},
-                                                                                   {many + "/x", "names too many hosts"},
-                                                                                   {"etcd://one:0/x", "port"},
-                                                                                   {"etcd://one", "expected etcd://HOST[:PORT],HOST[:PORT],.../NAME"},
-                                                                                   {"etcd://one:66000/x", "port"},
-                                                                                   {"etcd://o\x01ne/x", "control characters"}}) {
+  for (const auto& [text, says] :
+       std::vector<std::pair<std::string, std::string>>{{"etcd://one", "names no key"},
+                                                        {"etcd:///x", "names no host"},
+                                                        {"etcd://one,,two/x", "names no host"},
+                                                        {many + "/x", "names too many hosts"},
+                                                        {"etcd://one:0/x", "port"},
+                                                        {"etcd://one", "expected etcd://HOST[:PORT],HOST[:PORT],.../NAME"},
+                                                        {"etcd://one:66000/x", "port"},
+                                                        {"etcd://o\x01ne/x", "control characters"}}) {
     try {
       parse_etcd_address(text);
       ADD_FAILURE() << text;

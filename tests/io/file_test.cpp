@@ -38,7 +38,8 @@ TEST(File, WritesWholeOrNotAtAll) {
   EXPECT_EQ(as_text(read_file(path)), "two");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "deep/er"), {}), 1);
   EXPECT_EQ(as_text(MappedFile(path).bytes()), "two");
-  EXPECT_NE(refusal([&] { write_file(folder / "deep/er", as_bytes("a folder is there")); }).find("deep/er: cannot be replaced: "), std::string::npos);
+  EXPECT_NE(refusal([&] { write_file(folder / "deep/er", as_bytes("a folder is there")); }).find("deep/er: cannot be replaced: "),
+            std::string::npos);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "deep"), {}), 1);
 }
 
@@ -89,7 +90,8 @@ TEST(File, RefusesWhatIsNotARegularFile) {
   for (const std::string& path : {folder.path(), std::string("/dev/zero"), folder / "fifo"})
     EXPECT_NE(refusal([&] { read_file(path); }).find(path + ": is not a regular file"), std::string::npos) << path;
   write_file(folder / "big", as_bytes("12345"));
-  EXPECT_NE(refusal([&] { read_file(folder / "big", 4); }).find("the file is too large; got 5 bytes, expected at most 4"), std::string::npos);
+  EXPECT_NE(refusal([&] { read_file(folder / "big", 4); }).find("the file is too large; got 5 bytes, expected at most 4"),
+            std::string::npos);
   EXPECT_NE(refusal([&] { write_file(folder / std::string(300, 'x'), as_bytes("x")); }).find("cannot be created: "), std::string::npos);
 }
 

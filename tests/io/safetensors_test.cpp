@@ -73,12 +73,15 @@ TEST(Safetensors, RefusesHostileHeaders) {
     const char* says;
   };
   for (const auto& [header, data, says] : std::vector<Hostile>{
-           {R"({"a":{)" + f32 + R"([2],"data_offsets":[0,4]}})", 4, "has data of another size than its shape; got 4 bytes, expected 8 bytes"},
+           {R"({"a":{)" + f32 + R"([2],"data_offsets":[0,4]}})", 4,
+            "has data of another size than its shape; got 4 bytes, expected 8 bytes"},
            {R"({"a":{)" + f32 + R"([2],"data_offsets":[4,12]}})", 12, "leaves a hole before it"},
            {R"({"a":{)" + f32 + R"([2],"data_offsets":[0,8]}})", 12, "has bytes after the last tensor"},
            {R"({"a":{)" + f32 + R"([2],"data_offsets":[0,8]}})", 4, "is truncated; got 4 bytes of data, expected 8"},
-           {R"({"a":{)" + f32 + R"([2],"data_offsets":[0,8]},"b":{)" + f32 + R"([2],"data_offsets":[0,8]}})", 8, "overlaps the one before it"},
-           {R"({"a":{)" + f32 + R"([2],"data_offsets":[0,8]},"b":{)" + f32 + R"([2],"data_offsets":[4,12]}})", 12, "overlaps the one before it"},
+           {R"({"a":{)" + f32 + R"([2],"data_offsets":[0,8]},"b":{)" + f32 + R"([2],"data_offsets":[0,8]}})", 8,
+            "overlaps the one before it"},
+           {R"({"a":{)" + f32 + R"([2],"data_offsets":[0,8]},"b":{)" + f32 + R"([2],"data_offsets":[4,12]}})", 12,
+            "overlaps the one before it"},
            {R"({"a":{)" + f32 + R"([1],"data_offsets":[0,4]},"a":{)" + f32 + R"([1],"data_offsets":[4,8]}})", 8, "'a' appears twice"},
            {R"({"a":{)" + f32 + R"([4611686018427387904,4],"data_offsets":[0,0]}})", 0, "is too large to be"},
            {R"({"a":{)" + f32 + R"([-1],"data_offsets":[0,-4]}})", 0, "has a dimension that is no size; got -1"},

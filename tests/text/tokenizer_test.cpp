@@ -90,7 +90,10 @@ std::string with_model(const std::string& model, const std::string& rest = "") {
 
 TEST(Tokenizer, DamagedFilesAreRefused) {
   EXPECT_REFUSED("", "the model has no pieces");
-  EXPECT_REFUSED("\x0a\x03\x0a\x01" "a", "the model has no piece for the unknown");
+  EXPECT_REFUSED(
+      "\x0a\x03\x0a\x01"
+      "a",
+      "the model has no piece for the unknown");
   EXPECT_REFUSED("not a model", "neither a tokenizer.json nor a model of SentencePiece");
   EXPECT_REFUSED("{}", "model");
   EXPECT_REFUSED("{\"model\":", "file:1:10: not JSON");
@@ -115,12 +118,14 @@ TEST(Tokenizer, DamagedFilesAreRefused) {
   EXPECT_REFUSED(with_model(words, R"("post_processor":{"type":"Magic"},)"), "is not a post-processor that can be read");
   EXPECT_REFUSED(with_model(words, R"("added_tokens":[{"id":-1,"content":"x"}],)"), "id");
   const auto with_template = [&](const std::string& single, const std::string& specials) {
-    return with_model(words, R"("post_processor":{"type":"TemplateProcessing","single":)" + single + R"(,"special_tokens":)" + specials + "},");
+    return with_model(words,
+                      R"("post_processor":{"type":"TemplateProcessing","single":)" + single + R"(,"special_tokens":)" + specials + "},");
   };
   EXPECT_REFUSED(with_template(R"([{"Sequence":{"id":"A"}},{"Sequence":{"id":"A"}}])", "{}"), "has the text twice");
   EXPECT_REFUSED(with_template(R"([{"SpecialToken":{"id":"x"}}])", R"({"x":{"ids":3}})"), "must give each token its numbers");
   EXPECT_REFUSED(with_template(R"([{"SpecialToken":{"id":"x"}}])", R"({"x":{"ids":[-1]}})"), "has a number that no token has");
-  EXPECT_REFUSED(with_model(words, R"("post_processor":{"type":"BertProcessing","cls":["a"],"sep":["a",0]},)"), "must be a token and its number");
+  EXPECT_REFUSED(with_model(words, R"("post_processor":{"type":"BertProcessing","cls":["a"],"sep":["a",0]},)"),
+                 "must be a token and its number");
   std::string deep = R"({"type":"NFC"})";
   for (int i = 0; i < 12; ++i) deep = R"({"type":"Sequence","normalizers":[)" + deep + "]}";
   EXPECT_REFUSED(with_model(words, "\"normalizer\":" + deep + ","), "nested no more than 8 times");

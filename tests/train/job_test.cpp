@@ -57,7 +57,8 @@ TEST(Job, SetTakesTablesAsScriptsWriteThem) {
   EXPECT_EQ(j.json().find("metrics")->dump(), R"(["classification",{"type":"roc","curves":false}])");
   j.set("freeze", R"(["a"])");
   EXPECT_EQ(j.json().find("freeze")->dump(), R"(["a"])");
-  for (const char* text : {"{ type = }", "{ type = norm }", "{ 1, a = 2 }", "{ a = 1", "{ a = 1 } }", "{ a == 1 }", "{ a = f() }", "[1, 2", "{ a = \"\\n\" }"})
+  for (const char* text :
+       {"{ type = }", "{ type = norm }", "{ 1, a = 2 }", "{ a = 1", "{ a = 1 } }", "{ a == 1 }", "{ a = f() }", "[1, 2", "{ a = \"\\n\" }"})
     EXPECT_EQ(error_of([&] { j.set("clip", text); }).find("clip: the value is neither JSON nor a table of plain values"), 0u) << text;
   EXPECT_NE(error_of([&] { j.set("clip", std::string(100, '{')); }).find("neither JSON"), std::string::npos);
 }

@@ -169,8 +169,9 @@ TEST_F(SessionTest, WarnsOfATestPartThatLacksWhatWasMeasured) {
   EXPECT_EQ(warnings(mapped, mapped), "");
   EXPECT_EQ(warnings(mapped, R"({"type": "take", "count": 2, "source": )" + mapped + "}"), "");
   EXPECT_EQ(warnings(scaled, arrays), "") << "nothing was measured";
-  EXPECT_EQ(warnings(mapped, arrays),
-            "job: data: 'test' lacks what was measured on the training part: standardize; give it the same transforms: test = ...:map { ... }");
+  EXPECT_EQ(
+      warnings(mapped, arrays),
+      "job: data: 'test' lacks what was measured on the training part: standardize; give it the same transforms: test = ...:map { ... }");
 }
 
 TEST_F(SessionTest, KeepsTheBestCheckpointWhenAsked) {

@@ -55,7 +55,7 @@ NamedArray read_array(const Config& config, const std::string& key, const Json& 
   return named_array(config, key, values, where);
 }
 
-// What stands beside the arrays; every other key is the name of one.
+// The keys beside the arrays; every other key is the name of one.
 bool is_option(const std::string& key) {
   constexpr std::string_view kNames[] = {"type", "handle", "classes", "class_names", "fitted"};
   return key.starts_with('@') || std::ranges::find(kNames, key) != std::end(kNames);

@@ -87,7 +87,7 @@ struct Buckets {
     limits.push_back(0);
     limits.insert(limits.end(), positive.begin(), positive.end());
     for (uint32_t key = 0; key < kKeys; ++key) {
-      // What has a negative key lies below its value, but for zero.
+      // Numbers of a negative key lie below its value, but for zero.
       const uint32_t beyond = key > kSign ? std::min(key + 1, kSign | kInfinity) : std::min(key, kInfinity);
       const double v = key == kSign ? 0 : value_of(beyond);
       const auto above = std::upper_bound(limits.begin(), limits.end(), v);

@@ -35,7 +35,7 @@ class TensorboardWriter {
   // `png`: the bytes of a PNG file.
   void image(std::string_view tag, int64_t step, std::string_view png);
   void graph(const std::vector<TensorboardNode>& nodes);
-  // What the page "HParams" compares runs by.
+  // The page "HParams" compares runs by them.
   void settings(const std::vector<TensorboardSetting>& settings);
   void flush();
 

@@ -1,4 +1,4 @@
-#include "src/run/tensorboard_log.h"
+#include "src/run/log/tensorboard_log.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
-// What TensorBoard shows of a run beside its figures: the layers and settings, histograms of parameters and gradients, pictures of examples and
-// of the confusion matrix. By the job's "log".
+// Parts of a run that TensorBoard shows beside its figures: the layers and settings, histograms of parameters and gradients, pictures of
+// examples and of the confusion matrix. By the job's "log".
 #pragma once
 
 #include <string>
@@ -48,7 +48,7 @@ class TensorboardLog {
   TensorboardWriter& writer_;
   Batch batch_;                        // whose gradient is shown
   const Trainer* read_for_ = nullptr;  // that batch
-  double spent_ = 0, last_cost_ = 0;  // seconds
+  double spent_ = 0, last_cost_ = 0;   // seconds
   int64_t epochs_ = 0, times_ = 0;
   bool warned_ = false;
 };
