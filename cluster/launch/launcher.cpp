@@ -109,6 +109,8 @@ struct Launcher::Impl final : AgentClientEvents {
     coordinator_options.take_over_ms = kTakeOverMs;
     coordinator_options.generation = inheritance->generation;
     coordinator_options.memberships = std::move(inheritance->memberships);
+    coordinator_options.who = std::move(inheritance->who);
+    coordinator_options.steering = std::move(inheritance->steering);
     coordinator_options.old_coordinator = from;
     if (!options.lease.empty()) lease = std::make_unique<EtcdLease>(options.lease, session.job_id(), address, about_run(), false);
     coordinate(std::move(coordinator_options));

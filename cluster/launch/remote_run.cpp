@@ -32,17 +32,19 @@ struct RemoteRun::Connection final : TransportEvents {
     transport.start_timer(1, heard_ns + kPollNs);
   }
 
+  // Where the run was, and where it goes on should that machine be lost: in turn.
   void connect() {
     connected = false;
+    if (!standby.empty() && reported && loss_count++ > 0) std::swap(address, standby);
     peer = transport.connect(address, run.loop_->now_ns() + kConnectNs);
   }
 
-  // One question at a time; polling is one as well.
+  // One question at a time; polling is one as well, and the first: whoever answers may not be the run's coordinator any more.
   void ask() {
     if (!connected || asked) return;
     while (!questions.empty() && questions.front()->given_up) questions.pop_front();
     asked = true;
-    asks_question = !questions.empty();
+    asks_question = loss_count == 0 && !questions.empty();
     const Json command = asks_question ? questions.front()->command : Json();
     if (command.is_null()) transport.send(peer, encode(Status{.version = PERIGEE_VERSION}, {}));
     else transport.send(peer, encode(Steer{.version = PERIGEE_VERSION, .request = ++request, .json = command.dump()}, {}));
@@ -77,7 +79,10 @@ struct RemoteRun::Connection final : TransportEvents {
     if (header.type == MessageType::report && decode(payload, &report)) {
       try {
         const Json told = Json::parse(report.json, address);
+        if (reported && told.find("role")) return look_elsewhere();
         check_role(told);
+        loss_count = 0;
+        if (const Json* other = told.find("standby_address"); other && other->is_string()) standby = other->as_string();
         run.hear(told);
         if (!steers) answered(std::nullopt);
         else if (integer(told, "answers", 0) == static_cast<int64_t>(request)) answered(refusal(told));
@@ -113,13 +118,25 @@ struct RemoteRun::Connection final : TransportEvents {
                                      .hint = "`perigee status " + address + "` says where the coordinators of its jobs are"});
   }
 
-  void on_lost(PeerId, PeerLoss why) override {
+  // A standby that does not coordinate yet, or never will.
+  void look_elsewhere() {
+    transport.close(peer);
+    peer = 0;
+    drop_question();
+    transport.start_timer(2, run.loop_->now_ns() + kPollNs);
+  }
+
+  void drop_question() {
     connected = asked = false;
     if (std::exchange(asks_question, false)) {
       const Error unknown(ErrorKind::cluster, {.where = "run", .what = "the connection broke: whether it was heard is not known"});
       run.answer(*questions.front(), unknown);
       questions.pop_front();
     }
+  }
+
+  void on_lost(PeerId, PeerLoss why) override {
+    drop_question();
     loss = std::string(to_string(why)) + (transport.loss_detail().empty() ? "" : ": " + transport.loss_detail());
     if (why == PeerLoss::unauthenticated) {
       give_up("lost", address + " does not accept this secret; use the --secret file that the run was started with",
@@ -155,6 +172,8 @@ struct RemoteRun::Connection final : TransportEvents {
 
   RemoteRun& run;
   std::string address, loss;
+  std::string standby;  // its address; empty: there is none
+  int loss_count = 0;   // attempts since the run last answered
   UvTransport transport;
   PeerId peer = 0;
   std::deque<SharedQuestion> questions;  // the first is asked, if asks_question

@@ -56,6 +56,7 @@ void CoordinatorCore::start() {
   fingerprint = options.fingerprint;
   phase = options.takes_over ? Phase::recovering : Phase::waiting;
   started_ns = ticked_ns = short_since_ns = clock.now_ns();
+  if (!options.steering.empty()) take_over_steering();
   transport.start_timer(kTick, ticked_ns + kTickNs);
 }
 
@@ -108,7 +109,7 @@ void CoordinatorCore::tick() {
                                     .got = std::to_string(nodes.size()),
                                     .expected = "at least " + std::to_string(options.min_workers)}));
   if (options.is_standby && !established && lease != nullptr && options.take_over_ms > 0 && now - started_ns > ns(options.take_over_ms))
-    fail(Error(ErrorKind::cluster, {.what = "the standby could not take over: fewer than half of the workers came",
+    fail(Error(ErrorKind::cluster, {.what = "the standby could not take over: fewer than half of the workers came" + missing(),
                                     .got = std::to_string(nodes.size()),
                                     .hint = "the coordinator may be alive with the others"}));
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -70,6 +71,8 @@ struct CoordinatorOptions {
   uint64_t generation = 0;  // the newest that the standby heard of
   std::vector<Membership> memberships;  // that may be in force, as far as the standby was told
   std::string old_coordinator;          // where it was: it is told that it is one no more
+  std::map<WorkerId, Named> who;        // their workers, for people
+  std::string steering;                 // JSON: what was asked of the run before; empty: nothing
   int64_t resume_round = -1;  // of the checkpoint that the run continues from; records above it become void unless a worker holds more
   SharedBytes resume_image;   // handed to the first worker when no worker holds a result
 };

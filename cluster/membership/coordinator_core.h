@@ -189,6 +189,8 @@ struct CoordinatorCore {
   void catch_up_standby();
   void send_checkpoint();
   void set_session(std::string json);
+  void tell_steering();
+  std::string missing() const;
   void tell_where(const Node& node);
   int64_t safe_round() const;
   void check_standby(uint64_t now);
@@ -215,6 +217,8 @@ struct CoordinatorCore {
   void want_border();
   void set_every(int64_t every);
   void set_option(const std::string& option, const Json& value);
+  std::string steering() const;
+  void take_over_steering();
 
   // ---- coordinator_border.cpp ----
   bool enter_border();  // true: the workers wait for the launcher

@@ -77,9 +77,18 @@ void CoordinatorCore::establish() {
   old.again_ns = clock.now_ns();
 }
 
+// ": missing are ..."; empty when nobody is.
+std::string CoordinatorCore::missing() const {
+  std::vector<WorkerId> here;
+  for (const auto& [id, node] : nodes) here.push_back(id);
+  const std::string names = who_is_missing(here, in_force, options.who);
+  return names.empty() ? "" : ": missing are " + names;
+}
+
 void CoordinatorCore::wait_for_votes() {
   if (!outvoted_told)
-    event("waiting", nullptr, options.is_standby ? "fewer than half of the workers have come over" : "no majority of the workers is here",
+    event("waiting", nullptr,
+          options.is_standby ? "fewer than half of the workers have come over" + missing() : "no majority of the workers is here",
           options.is_standby ? "waits for more: the coordinator may be alive with the others"
                              : "waits for more workers or for the standby, which may have taken over");
   outvoted_told = true;
@@ -118,7 +127,8 @@ void CoordinatorCore::on_follow(PeerId peer, const FrameHeader& h, const Follow&
               .lagging = true};
   tell_standby(Replicate{.offset = follower.sent,
                          .membership = in_force.empty() || !in_force.front().established ? Membership{} : in_force.front(),
-                         .session = session});
+                         .session = session,
+                         .steering = steering()});
   catch_up_standby();
   send_checkpoint();
   for (const auto& [id, node] : nodes) tell_where(node);
@@ -170,6 +180,9 @@ void CoordinatorCore::lose_standby(const std::string& cause) {
 bool CoordinatorCore::tell_standby(const Replicate& message, std::span<const std::byte> body) {
   Replicate told = message;
   told.working = phase == Phase::forming || phase == Phase::running;
+  for (const WorkerId id : told.membership.ids)
+    if (const auto found = nodes.find(id); found != nodes.end())
+      told.who.push_back({.id = id, .name = found->second.name, .host = host_name_in(found->second.host)});
   follower.sent_ns = clock.now_ns();
   return transport.send(follower.peer, encode(told, header(books.round()), body.size()), body);
 }
@@ -206,6 +219,10 @@ void CoordinatorCore::send_checkpoint() {
   tell_standby(Replicate{.offset = follower.sent, .image = request});
   sender.forget(follower.peer);  // an older one that is still on its way
   sender.add(follower.peer, header(options.resume_round), Image{.request = request, .round = options.resume_round}, options.resume_image);
+}
+
+void CoordinatorCore::tell_steering() {
+  if (follower.peer != 0) tell_standby(Replicate{.offset = follower.sent, .steering = steering()});
 }
 
 void CoordinatorCore::set_session(std::string json) {

@@ -1,6 +1,7 @@
 // Requests to a run while it trains (steer.h). None takes effect at once: a pause and an option of the job wait for the next change of
 // generation, so that they hold for all replicas from the same round on; local steps go out with the next leases; the rest is the
-// launcher's. A coordinator that takes over knows nothing of it: pauses end, and the job's own values hold again.
+// launcher's. A standby is told what was asked, and its coordinator asks for it anew; one that is started again (--resume) is not: pauses
+// end, and the job's own values hold again.
 #include <algorithm>
 #include <cassert>
 #include <utility>
@@ -93,6 +94,7 @@ void CoordinatorCore::want_border() {
 void CoordinatorCore::pause(bool on) {
   if (on == pause_wanted) return;
   pause_wanted = on;
+  tell_steering();
   if (on) return want_border();
   if (std::exchange(pause_told, false)) event("resumed", nullptr, kRequested, "training goes on");
   if (phase == Phase::running && start_held && !border && !finished) send_start();
@@ -121,6 +123,7 @@ void CoordinatorCore::set_every(int64_t every) {
     not_every("a result is taken after " + std::to_string(policy.late) + " steps: that is not before the next round", got);
   control.pace.set_every(every);
   control.told_every = every;
+  tell_steering();
   event("every", nullptr, kRequested, "averages every " + got + " steps from the next orders on");
   if (start_allowed()) rounds->top_up_all();  // else with the leases after StartEpoch
 }
@@ -140,8 +143,27 @@ void CoordinatorCore::set_option(const std::string& option, const Json& value) {
                                    .got = std::to_string(bytes) + " bytes of JSON",
                                    .expected = "at most " + std::to_string(kMaxText)});
   settings = std::move(next);
+  tell_steering();
   event("set", nullptr, kRequested, name + " is " + value.dump() + " from the next generation on");
   want_border();
+}
+
+// For the standby.
+std::string CoordinatorCore::steering() const {
+  Json asked = Json(Json::Object{{"settings", settings}, {"pause", pause_wanted}});
+  if (control.pace.is_set()) asked.set("every", control.pace.every());
+  return asked.dump();
+}
+
+// It was checked by the coordinator that took it, which had the same job.
+void CoordinatorCore::take_over_steering() {
+  const Json asked = Json::parse(options.steering, "what was asked of the run");
+  if (const Json* set = asked.find("settings"); set && set->is_object()) settings = *set;
+  if (const Json* on = asked.find("pause")) pause_wanted = *on == Json(true);
+  const Json* every = asked.find("every");
+  if (!every || !every->is_int()) return;
+  control.pace.set_every(every->as_int());
+  control.told_every = every->as_int();
 }
 
 }  // namespace perigee

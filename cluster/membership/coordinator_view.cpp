@@ -70,6 +70,7 @@ Json CoordinatorCore::status() const {
   else if (follower.peer != 0)
     json.set("standby", follower.name + " at " + follower.address + ", has the ledger up to round " + std::to_string(follower.round));
   else if (!options.standby.empty()) json.set("standby", "not there; the agent at " + options.standby + " is to start it");
+  if (follower.peer != 0) json.set("standby_address", follower.address);
   add_details(&json);
   Json list = Json::array();
   for (const WorkerView& w : views()) {

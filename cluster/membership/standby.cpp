@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cluster/membership/coordinator.h"
+#include "cluster/membership/votes.h"
 #include "src/io/digest.h"
 
 namespace perigee {
@@ -112,6 +113,9 @@ void Standby::on_replicate(const FrameHeader& h, const Replicate& m, std::span<c
   remember(&memberships_, membership);
   informed_ = true;
   if (!m.session.empty()) session_ = m.session;
+  if (!m.steering.empty()) steering_ = m.steering;
+  if (membership.established && !m.who.empty()) who_.clear();  // it makes those before it obsolete
+  for (const Named& worker : m.who) who_[worker.id] = worker;
   if (m.image != 0) receiver_.expect(coordinator_, m.image);
   if (m.working) idle_since_ns_ = 0;
   else if (idle_since_ns_ == 0) idle_since_ns_ = now;
@@ -173,6 +177,7 @@ void Standby::on_guest_frame(PeerId peer, Guest& guest, const FrameHeader& h, st
   if (first) {
     guest.since_ns = clock_.now_ns();
     if (join.id != 0 && seen_.size() < kMaxWorkers) seen_[join.id] = guest.since_ns;
+    if (join.id != 0 && came_.size() < kMaxWorkers) came_.insert(join.id);
   }
   for (const Membership& membership : witness.memberships) remember(&memberships_, membership);
   generation_ = std::max(generation_, h.generation);
@@ -187,9 +192,21 @@ void Standby::consider() {
   if (state_ != State::following || !believed_gone(now)) return;
   std::vector<WorkerId> here;
   for (const auto& [id, when] : seen_) here.push_back(id);
-  if (options_.lease_outside ? here.empty() : !enough_votes(here, memberships_, true)) return;
+  if (options_.lease_outside ? here.empty() : !enough_votes(here, memberships_, true)) return tell_waiting(here);
   state_ = State::ready;
   events_.on_take_over(connected_ ? "it has been without workers" : why_lost_.empty() ? "it could not be reached" : why_lost_);
+}
+
+// Once, when those who live should have come; and again when others are missing.
+void Standby::tell_waiting(std::span<const WorkerId> here) {
+  if (connected_ || clock_.now_ns() - lost_ns_ < kHoldNs) return;
+  const std::string missing = who_is_missing({here.begin(), here.end()}, memberships_, who_);
+  if (std::exchange(waits_for_, missing) == missing) return;
+  events_.on_event(Json(Json::Object{{"event", "waiting"},
+                                     {"cause", "the coordinator at " + options_.coordinator +
+                                                   " is gone, and fewer than half of its workers are here; missing are " + missing},
+                                     {"missing", missing},
+                                     {"done", "waits for them: without them nobody knows whether the run goes on elsewhere"}}));
 }
 
 // ---- the end ----
@@ -219,6 +236,8 @@ Inheritance Standby::take() {
                   .memberships = std::move(memberships_),
                   .generation = generation_,
                   .session = std::move(session_),
+                  .steering = std::move(steering_),
+                  .who = std::move(who_),
                   .checkpoint_round = checkpoint_round_,
                   .checkpoint = std::move(checkpoint_)};
   for (auto& [peer, guest] : guests_) {
@@ -257,6 +276,8 @@ void Standby::on_connected(PeerId peer, const std::string& address) {
   }
   connected_ = true;
   dead_ = greeted_ = false;
+  came_.clear();
+  waits_for_.clear();
   idle_since_ns_ = 0;
   backoff_ms_ = 0;
   heard_ns_ = clock_.now_ns();
@@ -318,11 +339,20 @@ void Standby::on_timer(uint64_t) {
   std::erase_if(seen_, [&](const auto& s) { return now - s.second > kSeenNs; });
   consider();
   const uint64_t alone_since = std::max(lost_ns_, heard_ns_);  // perhaps a moment after `now`
-  if (state_ == State::following && !connected_ && now > alone_since && now - alone_since > watch_ns(options_.give_up_ms))
-    fail(Error(ErrorKind::cluster, {.where = options_.name,
-                                    .what = informed_ ? "the coordinator is gone, and too few of its workers came here"
-                                                      : "the coordinator could not be reached",
-                                    .got = options_.coordinator}));
+  if (state_ == State::following && !connected_ && now > alone_since && now - alone_since > watch_ns(options_.give_up_ms)) fail(given_up());
+}
+
+Error Standby::given_up() const {
+  if (!informed_)
+    return Error(ErrorKind::cluster, {.where = options_.name, .what = "the coordinator could not be reached", .got = options_.coordinator});
+  const std::vector<WorkerId> came(came_.begin(), came_.end());
+  const std::string missing = who_is_missing(came, memberships_, who_);
+  return Error(ErrorKind::cluster,
+               {.where = options_.name,
+                .what = "the coordinator is gone, and too few of its workers came here",
+                .got = options_.coordinator + (missing.empty() ? "" : "; missing are " + missing),
+                .expected = "at least half of the workers of the run",
+                .hint = "`perigee train --resume RUN` where the coordinator was goes on from its ledger and its newest checkpoint"});
 }
 
 }  // namespace perigee

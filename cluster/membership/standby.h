@@ -4,6 +4,8 @@
 #pragma once
 
 #include <map>
+#include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -34,7 +36,8 @@ struct Inheritance {
   std::vector<std::byte> ledger;
   std::vector<Membership> memberships;
   uint64_t generation = 0;
-  std::string session;
+  std::string session, steering;
+  std::map<WorkerId, Named> who;
   int64_t checkpoint_round = -1;
   SharedBytes checkpoint;  // null: there is none yet
   // Workers that wait at the door: they are the next coordinator's, with what they have said so far.
@@ -88,7 +91,9 @@ class Standby final : public TransportEvents {
   bool coordinator_is_there(uint64_t now) const;
   bool believed_gone(uint64_t now) const;
   void consider();
+  void tell_waiting(std::span<const WorkerId> here);
   void fail(const Error& error);
+  Error given_up() const;
   void end();
   FrameHeader header() const { return {.job = options_.job_id, .generation = generation_, .round = round_}; }
 
@@ -112,13 +117,16 @@ class Standby final : public TransportEvents {
   int64_t round_ = -1;
   uint64_t generation_ = 0, consent_ = 0;
   std::vector<Membership> memberships_;
-  std::string session_;
+  std::string session_, steering_;
+  std::map<WorkerId, Named> who_;  // of the memberships that it was told of
   ImageReceiver receiver_;
   int64_t checkpoint_round_ = -1;
   SharedBytes checkpoint_;
 
   std::unordered_map<PeerId, Guest> guests_;
   std::map<WorkerId, uint64_t> seen_;  // who has been at the door, and when
+  std::set<WorkerId> came_;            // of them, since the coordinator was lost
+  std::string waits_for_;              // as told last
 };
 
 }  // namespace perigee

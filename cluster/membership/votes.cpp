@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <set>
 
 #include "cluster/planted.h"
 
@@ -38,6 +39,25 @@ bool enough_votes(std::span<const WorkerId> followers, std::span<const Membershi
            const auto votes = static_cast<size_t>(std::count_if(m.ids.begin(), m.ids.end(), follows));
            return votes > 0 && (2 * votes > m.ids.size() || (casting_vote && 2 * votes == m.ids.size()));
          });
+}
+
+std::string who_is_missing(std::span<const WorkerId> followers, std::span<const Membership> known, const std::map<WorkerId, Named>& who) {
+  std::map<std::string, std::vector<std::string>> by_host;
+  std::set<WorkerId> told(followers.begin(), followers.end());
+  for (const Membership& membership : known)
+    for (const WorkerId id : membership.ids) {
+      if (!told.insert(id).second) continue;
+      const auto found = who.find(id);
+      if (found != who.end()) by_host[found->second.host].push_back(found->second.name);
+      else by_host[""].push_back("worker " + std::to_string(id));
+    }
+  std::string text;
+  for (const auto& [host, names] : by_host) {
+    text += (text.empty() ? "" : ", ") + (host.empty() ? std::string("unknown hosts") : "host " + host) + " (";
+    for (size_t i = 0; i < names.size(); ++i) text += (i == 0 ? "" : ", ") + names[i];
+    text += ")";
+  }
+  return text;
 }
 
 }  // namespace perigee

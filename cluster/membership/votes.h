@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "cluster/protocol/message.h"
@@ -22,5 +24,8 @@ void remember(std::vector<Membership>* known, const Membership& membership);
 // Whether, of every membership in `known`, more than half of the workers are among `followers`; with the casting vote, at least half.
 // No established one among them: false. The first needed no votes, so proposals alone tell nothing about it.
 bool enough_votes(std::span<const WorkerId> followers, std::span<const Membership> known, bool casting_vote);
+
+// The workers of `known` that are not among `followers`, by machine, for people: "host a (a/0, a/1), host c (c/0)".
+std::string who_is_missing(std::span<const WorkerId> followers, std::span<const Membership> known, const std::map<WorkerId, Named>& who);
 
 }  // namespace perigee

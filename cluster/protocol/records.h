@@ -49,6 +49,17 @@ struct Member {
   }
 };
 
+// A worker as people call it.
+struct Named {
+  static constexpr size_t kMostInList = kMaxWorkers;
+  WorkerId id = 0;
+  std::string name, host;
+  template <class F>
+  void fields(F& f) {
+    f(id), f(name), f(host);
+  }
+};
+
 // Two workers whose link was reported lost: each ends what it has of it, for the other side of a cut may look alive for long.
 struct DeadLink {
   static constexpr size_t kMostInList = kMaxWorkers;

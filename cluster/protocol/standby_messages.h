@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cluster/protocol/frame.h"
 #include "cluster/protocol/records.h"
@@ -38,14 +39,16 @@ struct Inherit {
 struct Replicate {
   static constexpr MessageType kType = MessageType::replicate;
   uint64_t offset = 0;
-  Membership membership;  // generation 0: none yet, or nothing new
-  bool consent = false;   // the coordinator has no majority for `membership`: does the standby agree?
-  bool working = true;    // false: the coordinator lacks workers; those who do not reach it may reach the standby
-  uint64_t image = 0;     // Image frames with this request number follow: the newest checkpoint
-  std::string session;    // JSON: what the run's log and judge remember; empty: nothing new
+  Membership membership;   // generation 0: none yet, or nothing new
+  bool consent = false;    // the coordinator has no majority for `membership`: does the standby agree?
+  bool working = true;     // false: the coordinator lacks workers; those who do not reach it may reach the standby
+  uint64_t image = 0;      // Image frames with this request number follow: the newest checkpoint
+  std::string session;     // JSON: what the run's log and judge remember; empty: nothing new
+  std::string steering;    // JSON: what was asked of the run while it trained; empty: nothing new
+  std::vector<Named> who;  // the workers of `membership`, for people
   template <class F>
   void fields(F& f) {
-    f(offset), f(membership), f(consent), f(working), f(image), f.long_text(session);
+    f(offset), f(membership), f(consent), f(working), f(image), f.long_text(session), f.long_text(steering), f(who);
   }
 };
 

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 
 import harness
 from harness import Cluster, wait_until
@@ -105,6 +106,56 @@ def a_stopped_launcher_is_fenced_when_it_comes_back():
         records_of_first(cluster, train.folder(), folder)
 
 
+def attach(cluster, address, *lines):
+    status, out, err = cluster.run("attach", address, "--secret", cluster.secret(), *[word for line in lines for word in ("-e", line)])
+    assert status == 0, (status, out, err)
+    return out.splitlines()
+
+
+def a_steered_run_stays_steered_by_its_standby():
+    with Cluster() as cluster:
+        agents, train, address = start(cluster, epochs=100_000)
+        first = cluster.coordinator_address(train)
+        prompt = subprocess.Popen([harness.program(), "attach", first, "--secret", cluster.secret()], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, cwd=cluster.folder)
+        prompt.stdin.write("print(run.progress.workers)\n")
+        prompt.stdin.flush()
+        assert prompt.stdout.readline().strip() == "2"
+        attach(cluster, first, "run.averaging.every = 16", "run.lr = 0.0005", "run:pause()", 'repeat run:wait(0.05) until run.state == "paused"')
+        train.signal(signal.SIGKILL)
+        train.wait()
+        wait_said(agents[1], "took over")
+        wait_until("the run paused again", lambda: attach(cluster, address, "run.state") == ['"paused"'])
+        every, step = attach(cluster, address, "run.averaging.every", "run.progress.step")
+        status, out, err = cluster.run("status", address, "--secret", cluster.secret(), "--json")
+        assert every == "16" and json.loads(out)["settings"] == {"optimizer.lr": 0.0005}, (every, out, err)
+        assert attach(cluster, address, "run:wait(1) -- prints", "run.progress.step")[-1] == step, "a pause holds"
+        # Who was attached to the one that was is attached to its standby now.
+        prompt.stdin.write(f"run:resume() repeat run:wait(0.05) until run.progress.step > {step} print('it goes on')\n")
+        prompt.stdin.flush()
+        said = prompt.stdout.readline()
+        assert "it goes on" in said, said
+        attach(cluster, address, "run:stop()", "run:wait(60)")
+        prompt.communicate("", timeout=harness.DEADLINE)
+        ended = agents[1].wait_event("worker_ended", lambda e: e["worker"] == "b/standby")
+        assert ended.get("code") in (130, 143), ended
+
+
+def a_standby_that_waits_names_the_machine_that_is_missing():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=100_000)
+        agents = [cluster.agent("--slots", "2", "--name", name) for name in ("a", "b", "c")]
+        train = cluster.train("--agents", ",".join(a.address for a in agents), "--secret", cluster.secret(), "--threads", "1", "--standby",
+                              agents[2].address)
+        train.wait_event("standby_ready")
+        train.wait_event("epoch", count=2)
+        # With the launcher two of three workers are lost: nobody can tell that from a cut.
+        for process in (train, agents[0], agents[1]):
+            process.signal(signal.SIGKILL)
+        line = agents[2].wait_event("said", lambda e: e["worker"] == "c/standby" and "missing" in e["line"])["line"]
+        assert "a/" in line and "b/" in line and "c/" not in line, line
+
+
 def a_killed_standby_is_one_line_and_comes_back():
     with Cluster() as cluster:
         agents, train, _ = start(cluster)
@@ -192,7 +243,8 @@ def mistakes_are_explained():
 
 if __name__ == "__main__":
     harness.main([
-        a_killed_launcher_is_replaced_by_its_standby, a_stopped_launcher_is_fenced_when_it_comes_back,
+        a_killed_launcher_is_replaced_by_its_standby, a_steered_run_stays_steered_by_its_standby,
+        a_standby_that_waits_names_the_machine_that_is_missing, a_stopped_launcher_is_fenced_when_it_comes_back,
         a_killed_standby_is_one_line_and_comes_back, a_standby_ends_with_its_agent_unless_it_has_taken_over,
         a_standby_serves_data_from_under_its_data_root, a_run_that_ends_ends_its_standby, mistakes_are_explained
     ])

@@ -13,7 +13,7 @@ Scenario::Scenario(Setup given) : setup_(std::move(given)), network_(std::make_u
 
 Scenario::~Scenario() = default;
 
-void Scenario::start_coordinator(bool takes_over) {
+void Scenario::start_coordinator(bool takes_over, const std::string& steering) {
   Json job = Json::object();
   job.set("averaging", Json::parse(setup_.averaging, "test"));
   CoordinatorOptions options{.job_id = kJob,
@@ -27,7 +27,10 @@ void Scenario::start_coordinator(bool takes_over) {
                              .steerable = setup_.steerable,
                              .min_workers = setup_.min_workers,
                              .expected_workers = setup_.expected_workers,
-                             .takes_over = takes_over};
+                             .standby = setup_.standby,
+                             .takes_over = takes_over,
+                             .is_standby = !steering.empty(),
+                             .steering = steering};
   coordinator_ = std::make_unique<Coordinator>(options, network_->clock(coordinator_process_), network_->rng(coordinator_process_),
                                                network_->transport(coordinator_process_), disk_, *this);
   network_->boot(coordinator_process_, coordinator_.get());

@@ -35,6 +35,7 @@ class Scenario : public CoordinatorEvents {
     bool own_coordinator = true;  // else the test plays it, at kCoordinatorAddress
     int64_t shards = 1;
     bool steerable = false;
+    std::string standby;
   };
   struct WorkerNode : WorkerEvents {
     int process = -1;
@@ -58,7 +59,8 @@ class Scenario : public CoordinatorEvents {
   ~Scenario() override;
 
   // ---- what happens ----
-  void start_coordinator(bool takes_over = false);
+  // `steering`: as the standby of the one before, which was told so.
+  void start_coordinator(bool takes_over = false, const std::string& steering = "");
   void kill_coordinator(bool power = false);
   void pause_coordinator(double ms) {
     network_->pause(coordinator_process_);

@@ -45,6 +45,13 @@ TEST(Votes, WhatIsRememberedIsWhatMayBeInForce) {
   EXPECT_EQ(known, (std::vector<Membership>{{5, true, {2}}, {kGenerationsPerTerm + 1, false, {1, 2}}}));
 }
 
+TEST(Votes, WhoIsMissingIsToldByMachine) {
+  const std::vector<Membership> known = {{1, true, {1, 2, 3}}, {2, false, {3, 4}}};
+  const std::map<WorkerId, Named> who = {{1, {1, "a/0", "a"}}, {2, {2, "b/0", "b"}}, {3, {3, "a/1", "a"}}};
+  EXPECT_EQ(who_is_missing(Ids{2}, known, who), "unknown hosts (worker 4), host a (a/0, a/1)");
+  EXPECT_EQ(who_is_missing(Ids{1, 2, 3, 4}, known, who), "");
+}
+
 struct StandbyTest : testing::Test, StandbyEvents {
   StandbyTest() {
     process = network.add_process(9, "standby:1");
@@ -54,7 +61,7 @@ struct StandbyTest : testing::Test, StandbyEvents {
     network.boot(process, standby.get());
     standby->start();
   }
-  void on_event(const Json&) override {}
+  void on_event(const Json& event) override { events.push_back(event); }
   void on_take_over(const std::string&) override { took_over = true; }
   void on_stopped(const std::string&, bool) override { stopped = true; }
   void on_failed(const Error& e) override { error = e.what(); }
@@ -98,6 +105,7 @@ struct StandbyTest : testing::Test, StandbyEvents {
   std::unique_ptr<Standby> standby;
   bool took_over = false, stopped = false;
   std::string error;
+  std::vector<Json> events;
 };
 
 TEST_F(StandbyTest, CopiesTheLedgerAndSaysHowFarItIs) {
@@ -175,6 +183,38 @@ TEST_F(StandbyTest, GivesUpWhenNobodyComes) {
   replicate({.membership = {5, true, {1}}});
   kill_coordinator();
   EXPECT_TRUE(run_until([&] { return !error.empty(); }, 200'000));
+}
+
+TEST_F(StandbyTest, NamesTheMachineThatIsMissing) {
+  followed();
+  replicate({.membership = {5, true, {1, 2, 3}}, .who = {{1, "a/0", "a"}, {2, "b/0", "b"}, {3, "c/0", "c"}}});
+  kill_coordinator();
+  RawNode one(network, 20, "w:1");
+  come(one, 2);
+  const auto waiting = [&] {
+    return std::find_if(events.begin(), events.end(), [](const Json& e) { return e.find("event")->as_string() == "waiting"; });
+  };
+  ASSERT_TRUE(run_until([&] { return waiting() != events.end(); }, 8000));
+  EXPECT_EQ(waiting()->find("missing")->as_string(), "host a (a/0), host c (c/0)");
+  run_for(3000);
+  EXPECT_EQ(std::count_if(events.begin(), events.end(), [](const Json& e) { return e.find("event")->as_string() == "waiting"; }), 1);
+  EXPECT_TRUE(run_until([&] { return !error.empty(); }, 200'000));
+  EXPECT_NE(error.find("missing are host a (a/0), host c (c/0)"), std::string::npos) << error;
+  EXPECT_NE(error.find("at least half of the workers of the run"), std::string::npos) << error;
+  EXPECT_NE(error.find("the coordinator is gone, and too few of its workers came here"), std::string::npos) << error;
+}
+
+TEST_F(StandbyTest, HandsOverWhatWasAskedOfTheRun) {
+  followed();
+  replicate({.membership = {5, true, {1}}, .steering = R"({"pause": true})", .who = {{1, "a/0", "a"}}});
+  replicate({.offset = 0});
+  kill_coordinator();
+  RawNode one(network, 20, "w:1");
+  come(one, 1);
+  ASSERT_TRUE(run_until([&] { return took_over; }));
+  const Inheritance all = standby->take();
+  EXPECT_EQ(all.steering, R"({"pause": true})");
+  EXPECT_EQ(all.who.at(1).host, "a");
 }
 
 }  // namespace

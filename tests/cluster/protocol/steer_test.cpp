@@ -233,6 +233,45 @@ TEST_F(SteerTest, AnOptionHoldsForWorkersThatComeLater) {
   s->check_sound();
 }
 
+// What a standby is told is what its coordinator goes on with: options, local steps, and a pause that lasts.
+TEST_F(SteerTest, AStandbyIsToldAndItsCoordinatorHoldsIt) {
+  start({.examples = 3840, .averaging = R"({"type": "periodic", "every": 2})", .example_ms = 2, .standby = "agent:1"});
+  RawNode standby(s->network(), 60, "standby:1");
+  standby.connect(Scenario::kCoordinatorAddress);
+  ASSERT_TRUE(s->run_until([&] { return standby.connected; }));
+  standby.say(Follow{.version = PERIGEE_VERSION, .name = "s", .host = "h", .address = "standby:1", .prepared = true},
+              {.job = Scenario::kJob});
+  ASSERT_TRUE(s->run_to_round(2));
+  std::string steering;
+  size_t named = 0;
+  const auto hear = [&] {
+    for (Replicate told; standby.take(&told);) {
+      if (!told.steering.empty()) steering = told.steering;
+      named = std::max(named, told.who.size());
+    }
+    return steering.find("\"pause\":true") != std::string::npos;
+  };
+  EXPECT_FALSE(hear());
+  EXPECT_EQ(status().find("standby_address")->as_string(), "standby:1");
+  EXPECT_FALSE(say(R"({"set": {"option": "optimizer.lr", "value": 0.25}})").is_null());
+  EXPECT_FALSE(say(R"({"every": 5})").is_null());
+  EXPECT_FALSE(say(R"({"pause": true})").is_null());
+  ASSERT_TRUE(s->run_until(hear, 5000)) << steering;
+  EXPECT_EQ(named, 3u) << "the workers' names, for who is missing";
+  s->kill_coordinator();
+  s->start_coordinator(true, steering);
+  ASSERT_TRUE(until_phase("paused"));
+  const int64_t round = s->coordinator().round();
+  s->run_for(3000);
+  EXPECT_EQ(s->coordinator().round(), round);
+  EXPECT_EQ(status().find("settings")->dump(), R"({"optimizer.lr":0.25})");
+  person->lost = true;  // it is connected to the one that was
+  EXPECT_EQ(say(R"({"pause": false})").find("point")->find("every")->as_int(), 5);
+  ASSERT_TRUE(s->run_to_end());
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(s->worker(i).replica->options_set(), R"({"optimizer.lr":0.25})");
+  s->check_sound();
+}
+
 TEST_F(SteerTest, ACheckpointAndTheEndAreTheLaunchers) {
   start({.epochs = 1});
   EXPECT_FALSE(say(R"({"stop": true})").is_null());

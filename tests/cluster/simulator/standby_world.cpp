@@ -218,6 +218,7 @@ class World {
     o.take_over_ms = 10'000;
     o.generation = inheritance.generation;
     o.memberships = inheritance.memberships;
+    o.who = inheritance.who, o.steering = inheritance.steering;
     o.old_coordinator = "coordinator:1";
     o.resume_round = inheritance.checkpoint_round, o.resume_image = inheritance.checkpoint;
     spare_.coordinator = std::make_unique<Coordinator>(std::move(o), network_.clock(spare_.process), network_.rng(spare_.process),
