@@ -37,7 +37,7 @@ POLICIES = {
     "staleness_aware": "staleness_aware { every = 4, deadline_ms = 20000, codec = 'int8' }",
     "async_local": "async_local { every = 8, deadline_ms = 20000 }",
 }
-# Of 5,000 blows about 500 hit those that are struck in the first third only.
+# Weights. Coordinator, agent and server have one of each blow in the first third only.
 KINDS = {"worker killed": 8, "worker of the agent killed": 4, "worker stopped": 5, "partition": 3, "connection reset": 1}
 EARLY = {"coordinator killed": 1, "coordinator stopped": 1, "agent killed": 1, "server killed": 1}
 SIGNALS = {"SIGKILL": ("worker killed", "worker of the agent killed", "coordinator killed", "agent killed", "server killed"),

@@ -233,7 +233,7 @@ TEST_F(SteerTest, AnOptionHoldsForWorkersThatComeLater) {
   s->check_sound();
 }
 
-// What a standby is told is what its coordinator goes on with: options, local steps, and a pause that lasts.
+// Options, local steps and a pause: a standby is told, and its coordinator goes on with them.
 TEST_F(SteerTest, AStandbyIsToldAndItsCoordinatorHoldsIt) {
   start({.examples = 3840, .averaging = R"({"type": "periodic", "every": 2})", .example_ms = 2, .standby = "agent:1"});
   RawNode standby(s->network(), 60, "standby:1");
