@@ -1,5 +1,6 @@
 #include "cluster/uv/connection.h"
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cstring>
@@ -11,6 +12,8 @@ namespace perigee {
 namespace {
 
 constexpr size_t kLargeBody = size_t{32} << 10;  // the first of this size makes a connection within one machine ask for shared memory
+
+constexpr std::array<uint8_t, 4> kPlainFrame = {'P', 'R', 'G', 'E'};
 
 bool starts_with(std::span<const std::byte> bytes, std::span<const uint8_t> start) {
   return bytes.size() >= start.size() && std::memcmp(bytes.data(), start.data(), start.size()) == 0;
@@ -65,10 +68,14 @@ void Connection::writable() {
   if (std::exchange(blocked_, false)) user_.on_writable(*this);
 }
 
+// Either language: the refusal of the wrong one is an answer.
+bool Connection::may_begin_with(std::span<const std::byte> bytes) const {
+  return may_be_handshake(bytes) || std::memcmp(bytes.data(), kPlainFrame.data(), std::min(bytes.size(), kPlainFrame.size())) == 0;
+}
+
 // A peer with a secret at a port without one, or the other way round: the refusal is in the language that it speaks.
 bool Connection::greeted(std::span<const std::byte> bytes) {
   static constexpr std::array<uint8_t, 2> kTlsHandshake = {0x16, 0x03};
-  static constexpr std::array<uint8_t, 4> kPlainFrame = {'P', 'R', 'G', 'E'};
   static constexpr std::array<uint8_t, 7> kTlsAlert = {0x15, 0x03, 0x03, 0, 2, 2, 40};  // fatal: handshake failure
   if (!has_tls() && starts_with(bytes, kTlsHandshake)) {
     write(std::as_bytes(std::span(kTlsAlert)));

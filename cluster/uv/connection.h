@@ -56,6 +56,7 @@ class Connection final : public Stream, public SharedLinkUser {
   void heard() override { user_.on_bytes(*this); }
   bool drain_other() override;
   bool holds_back() override { return link_ && link_->queued() > 0; }  // until the other side has made room for it
+  bool may_begin_with(std::span<const std::byte> bytes) const override;
   bool greeted(std::span<const std::byte> bytes) override;
   bool alive() const { return state() == State::open || state() == State::handshake; }
   bool take(const FrameHeader& header, std::span<const std::byte> frame);

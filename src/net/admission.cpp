@@ -23,9 +23,15 @@ double Admission::level(const Record& record, uint64_t now_ns) const {
   return std::max(0.0, record.failures - passed_s * forgiven_per_s_);
 }
 
+bool Admission::trusted(const Key& key, uint64_t now_ns) const {
+  const auto found = proved_ns_.find(key);
+  return found != proved_ns_.end() && now_ns - found->second < kTrustedNs;
+}
+
 bool Admission::shut_out(const sockaddr* address, uint64_t now_ns) const {
-  const auto found = records_.find(key_of(address));
-  return found != records_.end() && level(found->second, now_ns) >= failures_;
+  const Key key = key_of(address);
+  const auto found = records_.find(key);
+  return found != records_.end() && level(found->second, now_ns) >= failures_ && !trusted(key, now_ns);
 }
 
 void Admission::failed(const sockaddr* address, uint64_t now_ns) {
@@ -38,6 +44,12 @@ void Admission::failed(const sockaddr* address, uint64_t now_ns) {
   record = {.failures = std::min(level(record, now_ns) + 1, 2.0 * failures_), .at_ns = now_ns};
 }
 
-void Admission::succeeded(const sockaddr* address) { records_.erase(key_of(address)); }
+void Admission::succeeded(const sockaddr* address, uint64_t now_ns) {
+  const Key key = key_of(address);
+  records_.erase(key);
+  if (proved_ns_.size() >= kMaxAddresses && !proved_ns_.contains(key))
+    proved_ns_.erase(std::min_element(proved_ns_.begin(), proved_ns_.end(), [](auto& a, auto& b) { return a.second < b.second; }));
+  proved_ns_[key] = now_ns;
+}
 
 }  // namespace perigee

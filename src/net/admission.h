@@ -1,4 +1,5 @@
-// Which addresses may try again: one that failed to authenticate too often is shut out until that is forgotten.
+// Which addresses may try again: one that failed to authenticate too often is shut out until that is forgotten. An address from which
+// somebody has proved himself is not: a stranger there must not keep him from coming back.
 #pragma once
 
 #include <array>
@@ -12,12 +13,13 @@ namespace perigee {
 
 class Admission {
  public:
-  static constexpr size_t kMaxAddresses = 1024;  // remembered; then the least guilty is forgotten
+  static constexpr size_t kMaxAddresses = 1024;  // remembered of each kind; then the least guilty, or who came longest ago, is forgotten
+  static constexpr uint64_t kTrustedNs = 3'600'000'000'000;
 
   Admission(int failures, double forgiven_per_s) : failures_(failures), forgiven_per_s_(forgiven_per_s) {}
   bool shut_out(const sockaddr* address, uint64_t now_ns) const;
   void failed(const sockaddr* address, uint64_t now_ns);
-  void succeeded(const sockaddr* address);
+  void succeeded(const sockaddr* address, uint64_t now_ns);
 
  private:
   struct Record {
@@ -27,10 +29,12 @@ class Admission {
   using Key = std::array<uint8_t, 16>;
   static Key key_of(const sockaddr* address);
   double level(const Record& record, uint64_t now_ns) const;
+  bool trusted(const Key& key, uint64_t now_ns) const;
 
   int failures_;
   double forgiven_per_s_;
   std::map<Key, Record> records_;
+  std::map<Key, uint64_t> proved_ns_;  // when somebody last proved himself there
 };
 
 }  // namespace perigee

@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cassert>
 #include <cerrno>
 #include <utility>
@@ -131,10 +132,21 @@ int Stream::accept(uv_stream_t* server) {
   } else {
     int size = sizeof remote_;
     if (const int status = uv_tcp_getpeername(&handle_.tcp, reinterpret_cast<sockaddr*>(&remote_), &size); status != 0) return status;
+    if (strange_at_once()) return UV_EPROTO;
     address_ = to_host_port(remote()).text();
   }
   state_ = State::handshake;
   return set_up();
+}
+
+// A look at what came before the connection was accepted, without taking it. In a flood thousands wait to be accepted: those with nonsense
+// go here, at the least cost, and who has said hello is known before the next ones need his place.
+bool Stream::strange_at_once() {
+  std::array<std::byte, 4> first;
+  const ssize_t count = recv(descriptor(), first.data(), first.size(), MSG_PEEK | MSG_DONTWAIT);
+  if (count <= 0) return false;
+  spoke_ = true;
+  return !may_begin_with(std::span(first).first(static_cast<size_t>(count)));
 }
 
 int Stream::adopt(int descriptor) {
@@ -254,6 +266,7 @@ void Stream::give_up() {
     case State::connecting: return end(StreamEnd::timed_out, "no answer");
     case State::handshake:
       ++shared_->handshake_timeouts;
+      costly_ = true;
       return end(inbound_ ? StreamEnd::unauthenticated : StreamEnd::timed_out, "the handshake took too long");
     case State::open: return end(outbox_.error() ? end_of(outbox_.error()) : StreamEnd::timed_out);
     case State::lingering: return keeper_->on_lingered(*this);
@@ -274,8 +287,9 @@ void Stream::on_read(ssize_t count, std::span<std::byte> bytes) {
     return end(turned_away ? StreamEnd::refused : end_of(static_cast<int>(count)), detail);
   }
   if (!heard_) {
-    heard_ = true;
+    heard_ = spoke_ = true;
     if (inbound_ && !greeted(bytes)) return;
+    if (inbound_ && encrypted_ && !may_be_handshake(bytes)) return end(StreamEnd::unauthenticated, "its first bytes are no TLS");
   }
   if (state_ == State::open) heard();
   if (encrypted_) return receive_tls(bytes);
@@ -283,6 +297,7 @@ void Stream::on_read(ssize_t count, std::span<std::byte> bytes) {
 }
 
 void Stream::receive_tls(std::span<const std::byte> bytes) {
+  costly_ = true;
   if (!tls_) tls_.emplace(*shared_->tls, Tls::Role::server, static_cast<TlsSink&>(*this));
   tls_->feed(bytes);
   while (true) {

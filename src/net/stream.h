@@ -59,7 +59,7 @@ class Stream : private TlsSink {
   // The only way to end one: frees it when libuv has closed its handle. No callbacks follow.
   static void dispose(std::unique_ptr<Stream> stream);
 
-  // How one begins; of libuv, 0 or an error.
+  // How one begins; of libuv, 0 or an error. UV_EPROTO: what has come already is no peer's.
   int accept(uv_stream_t* server);
   int adopt(int descriptor);                               // connected already; never encrypted
   void connect(std::vector<sockaddr_storage> candidates);  // each in turn; errors come by on_end
@@ -88,8 +88,16 @@ class Stream : private TlsSink {
   const sockaddr* remote() const { return reinterpret_cast<const sockaddr*>(&remote_); }
   size_t waiting_bytes() const { return outbox_.queued(); }  // to be sent
   bool send_failed() const { return outbox_.error() != 0; }
+  bool spoke() const { return spoke_; }  // the other side, anything at all
+  // It took more than a look: a handshake's arithmetic, or its place until a deadline.
+  bool costly() const { return costly_; }
 
  protected:
+  // Every TLS handshake begins like this. What does not is not worth a look by OpenSSL, nor an answer.
+  static bool may_be_handshake(std::span<const std::byte> bytes) {
+    return bytes[0] == std::byte{0x16} && (bytes.size() < 2 || bytes[1] == std::byte{3});
+  }
+
   // ---- what a protocol does ----
   virtual std::span<std::byte> room() = 0;     // where the next bytes go; never empty
   virtual void received(size_t bytes) = 0;     // so many are there
@@ -97,6 +105,8 @@ class Stream : private TlsSink {
   virtual void heard() {}                      // something has come, perhaps no whole record; only when open
   virtual bool drain_other() { return true; }  // the other side has closed: takes what it said elsewhere. False: that ended the stream
   virtual bool holds_back() { return false; }  // a goodbye has to wait for finish()
+  // Whether a peer may begin like this, by a look: at least one byte of what is on the line.
+  virtual bool may_begin_with(std::span<const std::byte>) const { return true; }
   // The first bytes from outside, as they are on the line. False: it has ended the stream.
   virtual bool greeted(std::span<const std::byte>) { return true; }
 
@@ -115,6 +125,7 @@ class Stream : private TlsSink {
   int start_reading();
   void connect_next();
   void on_connect(int status);
+  bool strange_at_once();
   void close_handle();
   void on_closed();
   void on_sent();
@@ -131,7 +142,8 @@ class Stream : private TlsSink {
   bool inbound_ = false;
   bool encrypted_ = false;
   bool has_handle_ = false;
-  bool heard_ = false;  // anything at all
+  bool heard_ = false, spoke_ = false;  // heard: by us
+  bool costly_ = false;
   bool paused_ = false;
   size_t writable_below_ = 0;  // 0: writable() is not asked for
   uv_any_handle handle_{};

@@ -39,6 +39,7 @@ struct StreamSet::Impl final : StreamKeeper, std::enable_shared_from_this<Stream
   StreamCounters counters;
   std::unordered_map<uint64_t, std::unique_ptr<Stream>> streams;
   std::set<uint64_t> strangers;  // incoming and not proved, oldest first
+  std::set<uint64_t> parting;    // strangers that linger: an answer to them is under way
   std::vector<std::unique_ptr<Listener>> listeners;
   UvTimer tick;
   Deadlines timers;     // of the user
@@ -112,6 +113,7 @@ struct StreamSet::Impl final : StreamKeeper, std::enable_shared_from_this<Stream
   void remove(uint64_t id) {
     deadlines.erase(id);
     strangers.erase(id);
+    parting.erase(id);
     const auto found = streams.find(id);
     if (found == streams.end()) return;
     Stream::dispose(std::move(found->second));
@@ -174,20 +176,26 @@ struct StreamSet::Impl final : StreamKeeper, std::enable_shared_from_this<Stream
       ++counters.accept_errors;
       return;
     }
-    if (strangers.size() >= limits.max_pending) {
-      ++counters.pending_dropped;
-      remove(*strangers.begin());
-    }
     Stream& stream = add("");
     const uint64_t now = loop.now_ns();
     const int accepted = stream.accept(server);
-    if (accepted != 0) ++counters.accept_errors;
+    if (accepted != 0) ++(accepted == UV_EPROTO ? counters.unauthenticated : counters.accept_errors);
     const bool welcome = accepted == 0 && !(judged(stream) && admission.shut_out(stream.remote(), now));
     if (accepted == 0 && !welcome) ++counters.shut_out;
     if (!welcome) return remove(stream.id());
+    if (strangers.size() >= limits.max_pending) {
+      ++counters.pending_dropped;
+      remove(next_to_go());
+    }
     ++counters.accepted;
     strangers.insert(stream.id());
     set_deadline(stream.id(), now + limits.handshake_ms * kMs);
+  }
+
+  // Somebody who has begun a handshake is about to prove himself; who has said nothing may be one of thousands.
+  uint64_t next_to_go() const {
+    const auto silent = std::find_if(strangers.begin(), strangers.end(), [this](uint64_t id) { return !find(id)->spoke(); });
+    return silent == strangers.end() ? *strangers.begin() : *silent;
   }
 
   // All peers of a Unix socket have one address: none of them answers for another.
@@ -197,7 +205,7 @@ struct StreamSet::Impl final : StreamKeeper, std::enable_shared_from_this<Stream
 
   void on_ready(Stream& stream) override {
     deadlines.erase(stream.id());
-    if (strangers.erase(stream.id()) && judged(stream)) admission.succeeded(stream.remote());
+    if (strangers.erase(stream.id()) && judged(stream)) admission.succeeded(stream.remote(), loop.now_ns());
     ++counters.connected;
     user.on_ready(stream);
   }
@@ -213,10 +221,14 @@ struct StreamSet::Impl final : StreamKeeper, std::enable_shared_from_this<Stream
     const bool stranger = strangers.erase(id) > 0;
     if (why == StreamEnd::unauthenticated) {
       ++counters.unauthenticated;
-      if (stream.inbound() && judged(stream)) admission.failed(stream.remote(), loop.now_ns());
+      if (stream.inbound() && judged(stream) && stream.costly()) admission.failed(stream.remote(), loop.now_ns());
     }
-    if (stream.state() == Stream::State::lingering) set_deadline(id, loop.now_ns() + kLingerMs * kMs);
-    else remove(id);
+    if (stream.state() == Stream::State::lingering) {
+      set_deadline(id, loop.now_ns() + kLingerMs * kMs);
+      if (stranger && parting.insert(id).second && parting.size() > limits.max_pending) remove(*parting.begin());
+    } else {
+      remove(id);
+    }
     if (stranger) return;  // the user never heard of it
     ++counters.lost;
     user.on_lost(id, why, detail);

@@ -1,6 +1,6 @@
 // The streams of one server or client, by number: accepts them, looks names up and connects, and ends each at its deadline. Before a
-// stranger has proved itself it costs little: at most `max_pending` connections, `handshake_ms` each, a few KiB, and an address that
-// keeps failing is shut out for a while.
+// stranger has proved itself it costs little: at most `max_pending` connections, `handshake_ms` each, a few KiB. An address that keeps
+// failing is shut out for a while, unless somebody has proved himself there before: strangers at a peer's own address do not keep it out.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 namespace perigee {
 
 struct StreamLimits {
-  size_t max_pending = 256;  // unproved incoming connections; the oldest makes room
+  size_t max_pending = 256;  // unproved incoming connections; the oldest that has said nothing makes room
   uint64_t handshake_ms = 3000;
   int failures_per_address = 32;  // failed authentications in a row before an address is shut out...
   double forgiven_per_s = 8;      // ...and how fast that is forgotten

@@ -121,10 +121,31 @@ TEST(Admission, WhoFailsTooOftenIsShutOutForAWhile) {
   EXPECT_FALSE(admission.shut_out(a, test::kSecond));
   admission.failed(a, test::kSecond);
   EXPECT_TRUE(admission.shut_out(a, test::kSecond));
-  admission.succeeded(a);
-  EXPECT_FALSE(admission.shut_out(a, test::kSecond));
+  for (int i = 0; i < 100; ++i) admission.failed(a, 2 * test::kSecond);
+  EXPECT_TRUE(admission.shut_out(a, 2 * test::kSecond));
+  EXPECT_FALSE(admission.shut_out(a, 6 * test::kSecond));  // however long it went on, it is forgotten soon
+}
+
+TEST(Admission, StrangersAtAPeersOwnAddressDoNotKeepItOut) {
+  sockaddr_storage one, far;
+  ASSERT_TRUE(numeric_address({"10.0.0.1", 1}, &one));
+  const auto* a = reinterpret_cast<const sockaddr*>(&one);
+  Admission admission(3, 0);
   for (int i = 0; i < 100; ++i) admission.failed(a, 0);
-  EXPECT_FALSE(admission.shut_out(a, 4 * test::kSecond));  // however long it went on, it is forgotten soon
+  EXPECT_TRUE(admission.shut_out(a, 0));
+  admission.succeeded(a, test::kSecond);
+  for (int i = 0; i < 100; ++i) admission.failed(a, 2 * test::kSecond);
+  EXPECT_FALSE(admission.shut_out(a, 2 * test::kSecond));
+  EXPECT_FALSE(admission.shut_out(a, Admission::kTrustedNs));
+  EXPECT_TRUE(admission.shut_out(a, test::kSecond + Admission::kTrustedNs)) << "the trust of a peer that never came back";
+  // Trust is bounded, and who came last is trusted.
+  for (size_t i = 0; i <= Admission::kMaxAddresses; ++i) {
+    ASSERT_TRUE(numeric_address({"10.1." + std::to_string(i / 256) + "." + std::to_string(i % 256), 1}, &far));
+    admission.succeeded(reinterpret_cast<const sockaddr*>(&far), 3 * test::kSecond + i);
+  }
+  EXPECT_TRUE(admission.shut_out(a, 4 * test::kSecond));
+  for (int i = 0; i < 3; ++i) admission.failed(reinterpret_cast<const sockaddr*>(&far), 4 * test::kSecond);
+  EXPECT_FALSE(admission.shut_out(reinterpret_cast<const sockaddr*>(&far), 4 * test::kSecond));
 }
 
 TEST(UvLoop, WorkFromOtherThreadsIsDoneInOrderAndBounded) {

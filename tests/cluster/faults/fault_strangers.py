@@ -1,12 +1,16 @@
 """Who has no business in a cluster: other secrets, recorded conversations, garbage, slowness, and great numbers."""
+import random
 import resource
 import socket
 import threading
 import time
 
-from fault_kit import fault
+from fault_kit import fault, monotonic
 from fault_world import PATIENCE, Failure
 from harness import write_secret
+
+FLOODERS, FLOOD_S = 4, 30
+
 
 @fault("F20", repeat=20, policies=("allreduce",))
 def wrong_credentials(world, rng, blows):
@@ -133,4 +137,65 @@ def trickle(port, count, over):
                 if at in sockets:
                     sockets.pop(at)[0].close()
     for sock, _ in sockets.values():
+        sock.close()
+
+
+@fault("F19", repeat=4, policies=("allreduce",))
+def flood_from_a_workers_address(world, rng, blows):
+    """Random bytes, handshakes that cannot be, and silence at full rate from the address of a worker that is killed and comes back: it is in
+    again while the flood goes on, after a few hundred milliseconds."""
+    world.start(2)
+    mark, before = world.events.mark(), world.coordinator.usage()
+    world.figures.add("a worker killed without a flood: in again after ms, with the start of its process", come_again(world, "w0"))
+    for blow in range(blows):
+        over, made = threading.Event(), [0] * FLOODERS
+        flood = [threading.Thread(target=pour, args=(world.port, rng.randrange(1 << 30), over, made, place)) for place in range(FLOODERS)]
+        for thread in flood:
+            thread.start()
+        try:
+            world.poll("the flood", lambda made=made: sum(made) > 200 * FLOODERS)
+            world.figures.add("flood from a worker's address: in again after ms, with the start of its process", come_again(world, f"w{blow % 2}"))
+            if not all(thread.is_alive() for thread in flood):
+                raise Failure("the flood was over before the worker was in")
+        finally:
+            over.set()
+            for thread in flood:
+                thread.join(PATIENCE)
+        world.figures.add("flood: connections", sum(made))
+        world.note_blame(mark, {"w0", "w1"})
+        world.poll("the strangers' sockets are closed", lambda: world.coordinator.usage().sockets - before.sockets < 16)
+
+
+def come_again(world, name):
+    """Kills a worker and starts it anew, without its relay: from the address that strangers have as well. Milliseconds until it is in."""
+    world.worker(name).kill()
+    mark, struck = world.events.mark(), monotonic()
+    world.start_worker(name, join=world.address)
+    joined = world.wait("the worker to be in again", lambda e: e.get("event") == "worker_joined" and e.get("worker") == name, mark, FLOOD_S)
+    world.steps(1, workers=2)
+    return 1000 * (joined["monotonic_s"] - struck)
+
+
+
+def pour(port, seed, over, made, place):
+    """Connections one after the other, each with something that is no proof; some stay open, so that they have to be got rid of."""
+    rng, kept = random.Random(seed), []
+    while not over.is_set():
+        try:
+            sock = socket.create_connection(("127.0.0.1", port), 5)
+            kind = rng.random()
+            if kind < 0.6:
+                sock.sendall(rng.randbytes(rng.choice([1, 100, 4000])))
+            elif kind < 0.8:
+                sock.sendall(b"\x16\x03\x01\x00\x05" + bytes([255] * 5))
+            if kind > 0.9:
+                kept.append(sock)
+            else:
+                sock.close()
+        except OSError:
+            pass
+        made[place] += 1
+        if len(kept) > 100:
+            kept.pop(0).close()
+    for sock in kept:
         sock.close()

@@ -28,6 +28,13 @@ std::string text_of(const std::vector<std::byte>& frame) {
   return leave.why;
 }
 
+// A TLS record of a handshake, whose message is of a kind that does not exist.
+std::vector<std::byte> hello_of_garbage() {
+  std::vector<std::byte> bytes{std::byte{0x16}, std::byte{3}, std::byte{1}, std::byte{0}, std::byte{5}};
+  bytes.resize(10, std::byte{0xff});
+  return bytes;
+}
+
 // Everything that is true of frames is true with and without a key.
 class UvTransportTest : public testing::TestWithParam<bool> {
  protected:
@@ -459,21 +466,53 @@ TEST_P(UvTransportTest, WhoKeepsFailingIsShutOut) {
   UvTransportOptions strict = options();
   strict.limits.failures_per_address = 3;
   strict.limits.forgiven_per_s = 0;
+  strict.limits.handshake_ms = 20;
   Node server(loop_, strict), client(loop_, options());
   const std::string address = server.transport.listen("127.0.0.1:0");
-  const PeerId peer = client.dial(address);
-  ASSERT_TRUE(run_until(loop_, [&] { return client.connected.size() == 1; }));
-  ASSERT_TRUE(client.say(peer, Leave{}));
-  ASSERT_TRUE(run_until(loop_, [&] { return server.frames == 1; }));
   for (int i = 0; i < 6; ++i) {
     RawSocket raw = RawSocket::connected(parse_host_port(address).port);
-    raw.write(std::vector<std::byte>(10, std::byte{'x'}));
+    if (GetParam()) raw.write(std::vector<std::byte>(10, std::byte{0x16}));
     ASSERT_TRUE(run_until(loop_, [&] { return raw.ended(); }));
   }
-  EXPECT_EQ(server.count("shut_out"), 3);
-  EXPECT_EQ(server.count("accepted"), 4);
-  ASSERT_TRUE(client.say(peer, Leave{}));  // who is in stays in
-  ASSERT_TRUE(run_until(loop_, [&] { return server.frames == 2; }));
+  EXPECT_EQ(server.count("shut_out"), GetParam() ? 0 : 3);  // 0x16 alone is no TLS: it is not worth a handshake
+  for (int i = 0; i < 6; ++i) {
+    RawSocket raw = RawSocket::connected(parse_host_port(address).port);
+    raw.write(hello_of_garbage());
+    ASSERT_TRUE(run_until(loop_, [&] { return raw.ended(); }));
+  }
+  EXPECT_EQ(server.count("shut_out"), GetParam() ? 3 : 9);
+  client.dial(address);
+  ASSERT_TRUE(run_until(loop_, [&] { return client.lost.size() == 1; }));
+}
+
+// Garbage, handshakes that cannot be, and silence, all from the address of a genuine peer, which goes and comes back meanwhile.
+TEST_P(UvTransportTest, AFloodFromAPeersOwnAddressDoesNotKeepItOut) {
+  UvTransportOptions strict = options();
+  strict.limits.failures_per_address = 3;
+  strict.limits.forgiven_per_s = 0;
+  strict.limits.max_pending = 8;
+  Node server(loop_, strict), client(loop_, options());
+  const std::string address = server.transport.listen("127.0.0.1:0");
+  const PeerId first = client.dial(address);
+  ASSERT_TRUE(run_until(loop_, [&] { return client.connected.size() == 1; }));
+  ASSERT_TRUE(client.say(first, Leave{}));
+  ASSERT_TRUE(run_until(loop_, [&] { return server.frames == 1; }));
+  std::vector<RawSocket> strangers;
+  for (int i = 0; i < 200; ++i) {
+    strangers.push_back(RawSocket::connected(parse_host_port(address).port));
+    if (i % 3 == 0) strangers.back().write(std::vector<std::byte>(100, std::byte(i)));
+    if (i % 3 == 1) strangers.back().write(hello_of_garbage());
+    if (i % 20 == 0) loop_.poll();
+    if (i % 50 == 49) {
+      const PeerId again = client.dial(address);
+      ASSERT_TRUE(run_until(loop_, [&] { return client.connected.size() == 2 + static_cast<size_t>(i) / 50; })) << i;
+      ASSERT_TRUE(client.say(again, Leave{}));
+      ASSERT_TRUE(run_until(loop_, [&] { return server.frames == 2 + static_cast<size_t>(i) / 50; })) << i;
+    }
+  }
+  EXPECT_EQ(server.count("shut_out"), 0);
+  EXPECT_TRUE(client.lost.empty());
+  EXPECT_LE(server.count("pending"), 8);
 }
 
 TEST_P(UvTransportTest, ThousandsOfIdleConnectionsDisturbNobody) {
