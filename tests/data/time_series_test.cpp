@@ -102,6 +102,20 @@ TEST(TimeSeries, HasSeasons) {
   near("cos(week,2)", {std::cos(4 * M_PI * 2 / 7), std::cos(4 * M_PI * 3 / 7), std::cos(4 * M_PI * 4.5 / 7), std::cos(2 * monday), 1});
 }
 
+TEST(TimeSeries, MovesAsRowByRow) {
+  std::string table = "v\n";
+  for (int i = 0; i < 5000; ++i) table += std::to_string(i * 37 % 101) + ".25\n";
+  const List moved = numbers(stepped(table, R"([{"moving":"v","rows":10,"new":"m"}])"), "m");
+  const List strict = numbers(stepped(table, R"([{"moving":"v","rows":10,"new":"m","edge":"missing"}])"), "m");
+  for (size_t r = 0; r < moved.size(); ++r) {
+    double sum = 0;
+    const size_t from = r < 9 ? 0 : r - 9;
+    for (size_t i = from; i <= r; ++i) sum += static_cast<double>(i * 37 % 101) + 0.25;
+    ASSERT_EQ(moved[r], sum / static_cast<double>(r - from + 1)) << r;
+    ASSERT_EQ(strict[r], r < 9 ? kNone : moved[r]) << r;
+  }
+}
+
 TEST(TimeSeries, Slides) {
   Frame frame = stepped(kTable, R"([{"sequence":"key"},{"slide":2}])");
   EXPECT_EQ(numbers(frame, "n"), (List{1, 2, 2, 3, 3, 4, 5, 6}));

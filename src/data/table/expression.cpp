@@ -7,6 +7,7 @@
 #include "src/core/error.h"
 #include "src/data/table/arithmetic.h"
 #include "src/data/table/expression_node.h"
+#include "src/data/table/steps/row_loops.h"
 #include "src/data/table/time_text.h"
 
 namespace perigee::tables {
@@ -337,6 +338,45 @@ class Evaluation {
     throw Error(ErrorKind::data, {where_, what, got, expected, ""});
   }
 
+  // Whether the condition compares columns without gaps with constants, and joins such; then its parts, last what joins.
+  bool simple(const Node& node, std::vector<ConditionPart>& parts) const {
+    using Kind = ConditionPart::Kind;
+    if (node.kind == Node::negation) {
+      if (!simple(*node.args[0], parts)) return false;
+      parts.push_back({.kind = Kind::negation});
+      return true;
+    }
+    if (node.kind == Node::both || node.kind == Node::either) {
+      for (size_t i = 0; i < node.args.size(); ++i) {
+        if (!simple(*node.args[i], parts)) return false;
+        if (i > 0) parts.push_back({.kind = node.kind == Node::both ? Kind::both : Kind::either});
+      }
+      return true;
+    }
+    if (node.kind != Node::compare || node.args[0]->kind != Node::column || node.args[1]->kind != Node::literal) return false;
+    const size_t c = frame_.schema.at(node.args[0]->name, where_);
+    const Column &column = frame_.columns[c], &with = node.args[1]->value;
+    if (!column.missing.empty() || parts.size() >= kMostConditions || with.is_missing(0)) return false;
+    ConditionPart part{.op = node.op, .column = &column};
+    if (with.type == Type::text) {
+      part.text = with.text(0);
+      if (column.type == Type::text) part.kind = Kind::texts;
+      else if (int64_t ms = 0; column.type == Type::time && parse_iso_time(part.text, ms)) part.number = static_cast<double>(ms);
+      else if (column.type == Type::category && (node.op == '=' || node.op == '!')) {
+        const auto& names = frame_.schema.columns[c].categories;
+        const auto found = std::find(names.begin(), names.end(), part.text);
+        part.number = found == names.end() ? -1 : static_cast<double>(found - names.begin());
+      } else {
+        return false;
+      }
+    } else {
+      if (column.type == Type::text || column.type == Type::category || column.type == Type::list) return false;
+      part.number = with.number(0);
+    }
+    parts.push_back(std::move(part));
+    return true;
+  }
+
  private:
   // A value that is missing in one is missing in the result.
   static void spread_missing(const std::vector<Value>& args, size_t rows, Column& out) {
@@ -529,6 +569,11 @@ Expression::Expression(Expression&&) noexcept = default;
 Column Expression::of(const Frame& frame) const { return Evaluation(frame, where_).whole(*root_); }
 
 std::vector<uint8_t> Expression::holds(const Frame& frame) const {
+  if (std::vector<ConditionPart> parts; Evaluation(frame, where_).simple(*root_, parts)) {
+    std::vector<uint8_t> holds(static_cast<size_t>(frame.rows));
+    run_condition(parts, holds);
+    return holds;
+  }
   const Column column = of(frame);
   if (column.type != Type::boolean)
     throw Error(ErrorKind::data, {.where = where_,

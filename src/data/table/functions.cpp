@@ -7,6 +7,7 @@
 #include "src/core/error.h"
 #include "src/data/table/arithmetic.h"
 #include "src/data/table/expression_node.h"
+#include "src/data/table/steps/row_loops.h"
 #include "src/data/table/time_text.h"
 #include "src/io/digest.h"
 #include "src/io/file.h"
@@ -38,12 +39,19 @@ Column of_texts(Call& call, bool (*f)(std::string_view, std::string_view)) {
   return each_row(call, Type::boolean, [&](int64_t r, Column& out) { out.add_whole(f(call.args[0].text(r), call.args[1].text(r))); });
 }
 
-Column of_time(Call& call, int64_t (*f)(int64_t ms, const TimeParts& parts)) {
+Column of_time(Call& call, TimePart part) {
   const std::string zone = call.args.size() > 1 ? call.constant(1) : "";
+  if (const Value& time = call.args[0]; !time.nothing && (zone.empty() || zone == "UTC")) {
+    Column out(Type::integer);
+    time_parts(time.column(), part, out.whole);
+    out.missing = time.column().missing;
+    for (size_t r = 0; r < out.missing.size(); ++r)
+      if (out.missing[r] != 0) out.whole[r] = 0;
+    return out;
+  }
   return each_row(call, Type::integer, [&](int64_t r, Column& out) {
     int64_t ms = call.args[0].column().whole[static_cast<size_t>(call.args[0].row(r))];
-    ms += zone_offset_ms(zone, ms, call.where);
-    out.add_whole(f(ms, parts_of(ms)));
+    out.add_whole(time_part(ms + zone_offset_ms(zone, ms, call.where), part));
   });
 }
 
@@ -148,6 +156,12 @@ Column converted(Call& call, Type type) {
   const Value& from = call.args[0];
   const std::string format = call.args.size() > 1 ? call.constant(1) : "", zone = call.args.size() > 2 ? call.constant(2) : "";
   const ColumnSpec spec{.type = type, .format = format};
+  if (type == Type::time && from.type() == Type::text && !from.nothing && format.empty() && zone.empty()) {
+    Column out(type);
+    parse_times(
+        from.column(), [](std::string_view text, int64_t& ms) { return parse_iso_time(trimmed(text), ms); }, out);
+    return out;
+  }
   return each_row(call, type, [&](int64_t r, Column& out) {
     const int64_t row = from.row(r);
     if (from.is_text()) {
@@ -285,10 +299,9 @@ constexpr size_t kAny = 10'000;
   {                                                                                            \
 #name, "(x)", 1, 1, "n", [](Call & c) { return of_number(c, [](double x) { return f; }); } \
   }
-#define PART(name, f)                                                                                                                      \
-  {                                                                                                                                        \
-#name, "(time, zone) as an integer", 1, 2, "ts",                                                                                       \
-        [](Call & c) { return of_time(c, []([[maybe_unused]] int64_t ms, [[maybe_unused]] const TimeParts& p) -> int64_t { return f; }); } \
+#define PART(name)                                                                                       \
+  {                                                                                                      \
+#name, "(time, zone) as an integer", 1, 2, "ts", [](Call & c) { return of_time(c, TimePart::name); } \
   }
 
 constexpr Function kFunctions[] = {
@@ -305,7 +318,7 @@ constexpr Function kFunctions[] = {
     NUMBER(cos, std::cos(x)),
     NUMBER(cosh, std::cosh(x)),
     {"cosine_distance", "(a1, a2, ..., b1, b2, ...)", 2, kAny, "n", [](Call& c) { return distance(c, 0); }},
-    PART(day, p.day),
+    PART(day),
     {"div", "(a, b): the quotient rounded down", 2, 2, "n", divided},
     {"ends_with", "(text, end)", 2, 2, "s",
      [](Call& c) { return of_texts(c, [](std::string_view a, std::string_view b) { return a.ends_with(b); }); }},
@@ -315,7 +328,7 @@ constexpr Function kFunctions[] = {
     {"floor", "(x)", 1, 1, "n", [](Call& c) { return rounded(c, [](double x) { return std::floor(x); }); }},
     {"format_time", "(time, format, zone): \"%Y-%m-%d %H:%M\"", 2, 3, "tss", time_text},
     {"hash", "(x, n): a number from 0 to n - 1", 2, 2, "an", hashed},
-    PART(hour, p.hour),
+    PART(hour),
     {"if", "(condition, yes, no)", 3, 3, "baa", chosen},
     {"integer", "(x) of a number, time or text; else missing", 1, 1, "a", [](Call& c) { return converted(c, Type::integer); }},
     {"is_infinite", "(x)", 1, 1, "n",
@@ -337,10 +350,10 @@ constexpr Function kFunctions[] = {
     {"manhattan_distance", "(a1, a2, ..., b1, b2, ...)", 2, kAny, "n", [](Call& c) { return distance(c, 2); }},
     {"matches", "(text, pattern): all of it, a regular expression", 2, 2, "s", [](Call& c) { return matched(c, &Regex::is_all_of); }},
     {"max", "(a, b, ...)", 1, kAny, "n", [](Call& c) { return extreme(c, '>'); }},
-    PART(millisecond, p.millisecond),
+    PART(millisecond),
     {"min", "(a, b, ...)", 1, kAny, "n", [](Call& c) { return extreme(c, '<'); }},
-    PART(minute, p.minute),
-    PART(month, p.month),
+    PART(minute),
+    PART(month),
     {"pow", "(x, y), also x ^ y", 2, 2, "n",
      [](Call& c) {
        return each_row(c, Type::real, [&](int64_t r, Column& out) { out.add_real(std::pow(c.number(0, r), c.number(1, r))); });
@@ -349,7 +362,7 @@ constexpr Function kFunctions[] = {
     {"replace", "(text, pattern, with): each match; $1 is a group", 3, 3, "s", replaced},
     {"round", "(x)", 1, 1, "n", [](Call& c) { return rounded(c, [](double x) { return std::round(x); }); }},
     {"search", "(text, pattern): anywhere in it, a regular expression", 2, 2, "s", [](Call& c) { return matched(c, &Regex::found_in); }},
-    PART(second, p.second),
+    PART(second),
     {"sign", "(x)", 1, 1, "n", [](Call& c) { return rounded(c, [](double x) -> double { return (x > 0) - (x < 0); }); }},
     NUMBER(sin, std::sin(x)),
     NUMBER(sinh, std::sinh(x)),
@@ -369,7 +382,7 @@ constexpr Function kFunctions[] = {
     {"trim", "(text) without blanks at its ends", 1, 1, "s", [](Call& c) { return of_text(c, trimmed); }},
     {"upper", "(text), ASCII letters", 1, 1, "s",
      [](Call& c) { return of_text(c, [](std::string_view s) { return changed(s, [](int x) { return std::toupper(x); }); }); }},
-    PART(weekday, p.weekday),
+    PART(weekday),
     {"without_blanks", "(text)", 1, 1, "s",
      [](Call& c) {
        return of_text(c, [](std::string_view s) {
@@ -378,8 +391,8 @@ constexpr Function kFunctions[] = {
          return out;
        });
      }},
-    PART(year, p.year),
-    PART(yearday, p.yearday),
+    PART(year),
+    PART(yearday),
 };
 #undef NUMBER
 #undef PART

@@ -9,13 +9,14 @@
 #include <utility>
 
 #include "src/data/table/frame.h"
+#include "src/data/table/steps/large.h"
 
 namespace perigee::tables {
 namespace {
 
 template <class T>
 void gather(const std::vector<T>& from, const std::vector<int64_t>& which, T gap, std::vector<T>& to) {
-  to.resize(which.size());
+  resize_large(to, which.size());
   for (size_t i = 0; i < which.size(); ++i) to[i] = which[i] < 0 ? gap : from[static_cast<size_t>(which[i])];
 }
 
@@ -23,7 +24,7 @@ void gather(const std::vector<T>& from, const std::vector<int64_t>& which, T gap
 template <class T>
 void gather_pieces(const Column& from, const T& content, const std::vector<int64_t>& which, std::vector<uint64_t>& ends, T& to) {
   size_t sum = 0;
-  ends.resize(which.size());
+  resize_large(ends, which.size());
   const auto begin_of = [&](size_t r) { return r == 0 ? uint64_t{0} : from.ends[r - 1]; };
   for (size_t i = 0; i < which.size(); ++i) {
     const auto r = static_cast<size_t>(which[i]);
@@ -101,9 +102,13 @@ std::vector<int64_t> rows_by_number(const Column& column, bool descending, const
   return sorted;
 }
 
+void scale_and_move(double subtract, double divide, std::vector<double>& values) {
+  for (double& value : values) value = (value - subtract) / divide;
+}
+
 void scale_and_move(const Column& column, double subtract, double divide, std::vector<double>& out) {
   const auto n = static_cast<size_t>(column.size());
-  out.resize(n);
+  resize_large(out, n);
   if (column.type == Type::real)
     for (size_t r = 0; r < n; ++r) out[r] = (column.real[r] - subtract) / divide;
   else

@@ -1,5 +1,4 @@
 #include "src/data/table/steps.h"
-#include "src/data/table/gather.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,6 +7,7 @@
 
 #include "src/core/error.h"
 #include "src/data/table/gather.h"
+#include "src/data/table/steps/row_loops.h"
 #include "src/io/digest.h"
 #include "src/io/file.h"
 
@@ -113,7 +113,17 @@ bool same_cell(const Column& a, const ColumnSpec& a_spec, int64_t a_row, const C
 }
 
 std::vector<int64_t> group_rows(const Frame& frame, const std::vector<size_t>& columns, std::vector<int64_t>* first) {
-  std::vector<int64_t> groups(static_cast<size_t>(frame.rows));
+  std::vector<int64_t> groups;
+  if (int64_t least = 0, most = 0; columns.size() == 1 && small_range(frame.columns[columns[0]], least, most)) {
+    groups_of_range(frame.columns[columns[0]], least, most, groups, *first);
+    return groups;
+  }
+  if (columns.size() == 1 && frame.columns[columns[0]].type == Type::text && frame.columns[columns[0]].missing.empty()) {
+    TextTable table;
+    number_texts(frame.columns[columns[0]], table, groups, *first);
+    return groups;
+  }
+  groups.resize(static_cast<size_t>(frame.rows));
   size_t slots = 1024;
   std::vector<int64_t> table(slots, -1);
   std::vector<uint64_t> hashes;  // of each group

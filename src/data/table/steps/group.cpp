@@ -7,6 +7,7 @@
 #include "src/core/error.h"
 #include "src/data/table/aggregate.h"
 #include "src/data/table/steps.h"
+#include "src/data/table/steps/row_loops.h"
 
 namespace perigee::tables {
 namespace {
@@ -71,10 +72,16 @@ Column joined_texts(Aggregate op, const Column& column, const ColumnSpec& spec, 
 
 Column counts(Aggregate op, const Column& column, const ColumnSpec& spec, const std::vector<int64_t>& groups, size_t count) {
   std::vector<int64_t> seen(count);
+  if (op == Aggregate::rows || (op == Aggregate::count && column.missing.empty())) {
+    count_groups(groups, seen);
+    Column out(Type::integer);
+    out.whole = std::move(seen);
+    return out;
+  }
   std::unordered_set<uint64_t> known;  // hashes of 64 bits: of group and value
   for (int64_t r = 0; r < column.size(); ++r) {
     const auto g = static_cast<uint64_t>(groups[static_cast<size_t>(r)]);
-    if (op != Aggregate::rows && column.is_missing(r)) continue;
+    if (column.is_missing(r)) continue;
     if (op == Aggregate::distinct && !known.insert(cell_hash(column, spec, r) ^ (g * 0x9e3779b97f4a7c15)).second) continue;
     ++seen[g];
   }
@@ -123,6 +130,13 @@ class Numbers {
     }
   }
 
+  // Of a column whose moments are known already.
+  void set(Moments moments) {
+    seen_ = std::move(moments.count);
+    mean_ = std::move(moments.mean);
+    if (!moments.squares.empty()) squares_ = std::move(moments.squares);
+  }
+
   void put(size_t g, Column& out) {
     const auto n = static_cast<double>(seen_[g]);
     if (seen_[g] == 0) return out.add_missing();
@@ -166,7 +180,11 @@ Column aggregate(Aggregate op, const Column& column, const ColumnSpec& spec, con
   if (counted) return counts(op, column, spec, groups, size);
   Column out(aggregate_type(op, column.type));
   Numbers computed(op, out.type == Type::integer, size);
-  for (int64_t r = 0; r < column.size(); ++r)
+  const bool of_moments = op == Aggregate::mean || (op >= Aggregate::stdev && op <= Aggregate::population_variance);
+  Moments moments;
+  const bool done = of_moments && column.missing.empty() && moments_of(column, groups, size, op != Aggregate::mean, moments);
+  if (done) computed.set(std::move(moments));
+  for (int64_t r = 0; !done && r < column.size(); ++r)
     if (!column.is_missing(r))
       computed.take(static_cast<size_t>(groups[static_cast<size_t>(r)]), column.number(r),
                     column.type == Type::real ? 0 : column.whole[static_cast<size_t>(r)]);

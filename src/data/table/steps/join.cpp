@@ -4,6 +4,7 @@
 
 #include "src/core/error.h"
 #include "src/data/table/steps.h"
+#include "src/data/table/steps/row_loops.h"
 #include "src/data/table/table_file.h"
 #include "src/data/table/time_text.h"
 #include "src/io/file.h"
@@ -82,6 +83,7 @@ class Join : public Step {
   void apply(Frame& frame) const override {
     const std::vector<size_t> left = columns_of(frame, on_, where_);
     std::vector<int64_t> left_rows, right_rows;
+    if (looks_up(frame, left)) return apply_table(frame, frame.columns[left[0]]);
     std::vector<uint8_t> used(static_cast<size_t>(right_.rows));
     for (int64_t r = 0; r < frame.rows; ++r) {
       const size_t before = right_rows.size();
@@ -109,6 +111,14 @@ class Join : public Step {
         fill_key(column, frame.schema.columns[c], keys_[static_cast<size_t>(key - left.begin())], left_rows, right_rows);
       out.add(frame.schema.columns[c], std::move(column));
     }
+    add_right(out, right_rows);
+    for (const int64_t row : left_rows)
+      if (!frame.numbers.empty()) out.numbers.push_back(row < 0 ? 0 : frame.numbers[static_cast<size_t>(row)]);
+    frame = std::move(out);
+  }
+
+ private:
+  void add_right(Frame& out, const std::vector<int64_t>& right_rows) const {
     for (size_t c = 0; c < right_.columns.size(); ++c) {
       if (std::find(keys_.begin(), keys_.end(), c) != keys_.end()) continue;
       if (!time_.empty() && right_.schema.columns[c].name == right_time_ && right_time_ == time_) continue;
@@ -117,17 +127,47 @@ class Join : public Step {
       spec.required = false;
       out.add(std::move(spec), right_.columns[c].rows(right_rows));
     }
-    for (const int64_t row : left_rows)
-      if (!frame.numbers.empty()) out.numbers.push_back(row < 0 ? 0 : frame.numbers[static_cast<size_t>(row)]);
-    frame = std::move(out);
   }
 
- private:
+  // One whole number on either side is looked up in a list of the right rows, where each has its own.
+  bool looks_up(const Frame& frame, const std::vector<size_t>& left) const {
+    if (table_of_.empty() || left.size() != 1) return false;
+    const Column& key = frame.columns[left[0]];
+    return (key.type == Type::integer || key.type == Type::time) && key.type == right_.columns[keys_[0]].type && key.missing.empty();
+  }
+  void apply_table(Frame& frame, const Column& key) const {
+    std::vector<int64_t> found;
+    look_up(key, least_, table_of_, found);
+    if (how_ == "inner") {
+      std::vector<uint8_t> stays(found.size());
+      for (size_t r = 0; r < found.size(); ++r) stays[r] = found[r] >= 0;
+      std::vector<int64_t> rows;
+      rows_that_stay(stays, 0, frame.rows, rows);
+      if (rows.size() < found.size()) {
+        frame.take(rows);
+        found.erase(std::remove(found.begin(), found.end(), -1), found.end());
+      }
+    }
+    frame.sequences.clear();
+    add_right(frame, found);
+  }
+  void list_rows() {
+    int64_t most = 0;
+    if (keys_.size() != 1 || (how_ != "inner" && how_ != "left") || !small_range(right_.columns[keys_[0]], least_, most)) return;
+    table_of_.assign(static_cast<size_t>(most - least_) + 1, -1);
+    for (int64_t r = 0; r < right_.rows; ++r) {
+      int64_t& row = table_of_[static_cast<size_t>(right_.columns[keys_[0]].whole[static_cast<size_t>(r)] - least_)];
+      if (row >= 0) return table_of_.clear();  // a key that comes twice
+      row = r;
+    }
+  }
+
   void set_right(Frame right) {
     right_ = std::move(right);
     for (const std::string& name : right_on_) keys_.push_back(right_.schema.at(name, where_ + ": the right table"));
     fitted_ = true;
     if (!time_.empty()) return sort_by_time();
+    list_rows();
     for (int64_t r = 0; r < right_.rows; ++r) rows_of_.emplace(hash(right_, keys_, r), r);
   }
 
@@ -208,6 +248,8 @@ class Join : public Step {
   std::string how_, where_;
   std::vector<size_t> keys_;
   std::unordered_multimap<uint64_t, int64_t> rows_of_;
+  std::vector<int64_t> table_of_ = {};  // of each key from least_ on its row; empty: keys are no short range
+  int64_t least_ = 0;
   // For align: the times' columns, and the right rows of each key by time.
   std::string time_, right_time_, match_;
   int64_t within_ = INT64_MAX;

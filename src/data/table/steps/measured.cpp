@@ -6,6 +6,7 @@
 #include "src/core/error.h"
 #include "src/data/table/gather.h"
 #include "src/data/table/steps.h"
+#include "src/data/table/steps/row_loops.h"
 
 namespace perigee::tables {
 namespace {
@@ -18,20 +19,21 @@ constexpr const char* kNames[] = {"mean", "stdev", "min", "max", "median"};
 
 double& member(Measured& m, size_t i) { return i == 0 ? m.mean : i == 1 ? m.stdev : i == 2 ? m.min : i == 3 ? m.max : m.median; }
 
-Measured measure(const Column& column) {
+// The median costs more than the rest, and only `median` needs it.
+Measured measure(const Column& column, bool median) {
   Measured m;
   std::vector<double> values;
-  for (int64_t r = 0; r < column.size(); ++r)
-    if (const double x = column.number(r); std::isfinite(x)) values.push_back(x);
-  if (values.empty()) return m;
-  double sum = 0, squares = 0;
-  for (const double x : values) sum += x;
-  m.mean = sum / static_cast<double>(values.size());
-  for (const double x : values) squares += (x - m.mean) * (x - m.mean);
-  m.stdev = values.size() > 1 ? std::sqrt(squares / static_cast<double>(values.size() - 1)) : 0;
-  const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  m.min = *least;
-  m.max = *most;
+  const bool plain = column.type == Type::real && column.missing.empty();
+  if (!plain || median)
+    for (int64_t r = 0; r < column.size(); ++r)
+      if (const double x = column.number(r); std::isfinite(x)) values.push_back(x);
+  const Measures found = measures_of(plain ? column.real : values);
+  if (found.count == 0) return m;
+  m.mean = found.mean;
+  m.stdev = found.count > 1 ? std::sqrt(found.squares / static_cast<double>(found.count - 1)) : 0;
+  m.min = found.least;
+  m.max = found.most;
+  if (!median) return m;
   const auto half = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), half, values.end());
   m.median = values.size() % 2 ? *half : (*std::max_element(values.begin(), half) + *half) / 2;
@@ -94,7 +96,8 @@ class Normalize : public MeasuredStep {
   }
 
   void fit(const Frame& frame) override {
-    for (const size_t c : columns_of(frame, names_, where_, is_numeric)) of_[frame.schema.columns[c].name] = measure(frame.columns[c]);
+    for (const size_t c : columns_of(frame, names_, where_, is_numeric))
+      of_[frame.schema.columns[c].name] = measure(frame.columns[c], false);
     fitted_ = true;
   }
   Json state() const override { return all_given_ ? Json() : MeasuredStep::state(); }
@@ -103,14 +106,17 @@ class Normalize : public MeasuredStep {
     for (const size_t c : columns_of(frame, names_, where_, is_numeric)) {
       const Measured m = all_given_ ? given_ : measured(frame.schema.columns[c].name);
       Column out(Type::real);
-      out.reserve(frame.rows);
       // Constant columns become 0 and no NaN.
       const double range = m.max > m.min ? m.max - m.min : 1, stdev = m.stdev > 0 ? m.stdev : 1;
       const bool simple = by_ == "standard" || by_ == "mean";
       if (simple) {
-        scale_and_move(frame.columns[c], m.mean, by_ == "mean" ? 1 : stdev, out.real);
-        out.missing = frame.columns[c].missing;
+        // Where it lies: new memory would cost more than the computation.
+        if (frame.columns[c].type == Type::real)
+          out = std::move(frame.columns[c]), scale_and_move(m.mean, by_ == "mean" ? 1 : stdev, out.real);
+        else
+          scale_and_move(frame.columns[c], m.mean, by_ == "mean" ? 1 : stdev, out.real), out.missing = std::move(frame.columns[c].missing);
       }
+      if (!simple) out.reserve(frame.rows);
       for (int64_t r = 0; !simple && r < frame.rows; ++r) {
         if (frame.columns[c].is_missing(r)) {
           out.add_missing();
@@ -163,7 +169,7 @@ class Impute : public MeasuredStep {
         of_[spec.name] = {};
         text_[spec.name] = mode;
       } else {
-        of_[spec.name] = measure(frame.columns[c]);
+        of_[spec.name] = measure(frame.columns[c], by_ == "median");
       }
     }
     fitted_ = true;

@@ -7,6 +7,7 @@
 #include "src/core/error.h"
 #include "src/data/table/expression.h"
 #include "src/data/table/steps.h"
+#include "src/data/table/steps/row_loops.h"
 
 namespace perigee::tables {
 namespace {
@@ -24,8 +25,7 @@ void keep(Frame& frame, const std::vector<uint8_t>& stays) {
   const bool has_sequences = !frame.sequences.empty();
   for (size_t s = 0; s + 1 < bounds.size(); ++s) {
     const size_t before = rows.size();
-    for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r)
-      if (stays[static_cast<size_t>(r)]) rows.push_back(r);
+    rows_that_stay(stays, bounds[s], bounds[s + 1], rows);
     if (has_sequences && sequences.empty()) sequences.push_back(0);
     if (has_sequences && rows.size() > before) sequences.push_back(static_cast<int64_t>(rows.size()));
   }

@@ -1,12 +1,15 @@
 // Steps on sequences of rows: sequence, flatten, split, trim, length, offset, difference, moving, windows, expand.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 
 #include "src/core/error.h"
 #include "src/data/table/aggregate.h"
 #include "src/data/table/steps.h"
+#include "src/data/table/steps/large.h"
+#include "src/data/table/steps/row_loops.h"
 #include "src/data/table/time_text.h"
 
 namespace perigee::tables {
@@ -209,6 +212,8 @@ std::unique_ptr<Step> open_difference(const Config& config, const StepContext& c
       false);
 }
 
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
 std::unique_ptr<Step> open_moving(const Config& config, const StepContext& context) {
   const std::vector<std::string> known(std::begin(kAggregates), std::end(kAggregates));
   const std::string op = config.choice("op", "mean", known);
@@ -223,7 +228,17 @@ std::unique_ptr<Step> open_moving(const Config& config, const StepContext& conte
         if (op == Aggregate::mean || op == Aggregate::sum) {
           if (!is_numeric(column.type)) columns_of(frame, {name}, where, is_numeric);
           out = Column(Type::real);
-          for (size_t s = 0; s + 1 < bounds.size(); ++s)
+          const bool gaps = !column.missing.empty();
+          if (!gaps) resize_large(out.real, static_cast<size_t>(frame.rows));
+          for (size_t s = 0; !gaps && s + 1 < bounds.size(); ++s) {
+            moving_sums(column, bounds[s], bounds[s + 1], window, out.real.data() + bounds[s]);
+            for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
+              const int64_t count = std::min(r - bounds[s] + 1, window);
+              if (!partial && count < window) out.set_missing(r), out.real[static_cast<size_t>(r)] = kNaN;
+              else if (op == Aggregate::mean) out.real[static_cast<size_t>(r)] /= static_cast<double>(count);
+            }
+          }
+          for (size_t s = 0; gaps && s + 1 < bounds.size(); ++s)
             for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
               const int64_t from = std::max(bounds[s], r - window + 1);
               double sum = 0;

@@ -7,6 +7,7 @@
 
 #include "src/core/error.h"
 #include "src/data/table/steps.h"
+#include "src/data/table/steps/row_loops.h"
 
 namespace perigee::tables {
 namespace {
@@ -90,20 +91,22 @@ class Categorise : public Step {
         found_[spec.name] = spec.categories;
         continue;
       }
-      std::set<std::string> texts;
+      TextTable texts;
       std::set<int64_t> numbers;
-      for (int64_t r = 0; r < frame.rows; ++r) {
-        if (frame.columns[c].is_missing(r)) continue;
-        if (spec.type == Type::text) texts.emplace(frame.columns[c].text(r));
-        else numbers.insert(frame.columns[c].whole[static_cast<size_t>(r)]);
-        if (texts.size() + numbers.size() > kMostCategories)
-          throw Error(ErrorKind::data, {.where = where_,
-                                        .what = "the column '" + spec.name + "' has too many different values for categories",
-                                        .expected = "at most " + std::to_string(kMostCategories),
-                                        .hint = "hash(x, n) makes n of them"});
+      bool few = spec.type != Type::text || add_texts(frame.columns[c], kMostCategories, texts);
+      for (int64_t r = 0; spec.type != Type::text && few && r < frame.rows; ++r) {
+        if (!frame.columns[c].is_missing(r)) numbers.insert(frame.columns[c].whole[static_cast<size_t>(r)]);
+        few = numbers.size() <= kMostCategories;
       }
+      if (!few)
+        throw Error(ErrorKind::data, {.where = where_,
+                                      .what = "the column '" + spec.name + "' has too many different values for categories",
+                                      .expected = "at most " + std::to_string(kMostCategories),
+                                      .hint = "hash(x, n) makes n of them"});
       auto& list = found_[spec.name];
-      list.assign(texts.begin(), texts.end());
+      list.clear();
+      for (size_t t = 0; t < texts.size(); ++t) list.emplace_back(texts.text(t));
+      std::sort(list.begin(), list.end());
       for (const int64_t number : numbers)
         list.push_back(spec.type == Type::boolean ? (number ? "true" : "false") : std::to_string(number));
     }
@@ -152,15 +155,27 @@ class Categorise : public Step {
                                       .hint = "other = \"missing\" makes such values missing"});
       return found == number_of.end() ? -1 : found->second;
     };
+    if (spec.type == Type::text) {
+      TextTable known;
+      std::vector<int64_t> own;  // of each text of the table: the first category that has it
+      for (size_t i = 0; i < categories.size(); ++i)
+        if (known.add(categories[i]) == static_cast<int64_t>(own.size())) own.push_back(static_cast<int64_t>(i));
+      std::vector<int64_t> found;
+      find_texts(column, known, found);
+      if (other_ == "error")
+        for (int64_t r = 0; r < column.size(); ++r)
+          if (found[static_cast<size_t>(r)] < 0 && !column.is_missing(r)) find(column.text(r), r);
+      if (own.size() < categories.size())
+        for (int64_t& number : found) number = number < 0 ? number : own[static_cast<size_t>(number)];
+      return found;
+    }
     std::vector<int64_t> out(static_cast<size_t>(column.size()), -1);
     std::vector<int64_t> of_old;  // of a category's numbers
     if (spec.type == Type::category) of_old.assign(spec.categories.size(), -2);
     for (int64_t r = 0; r < column.size(); ++r) {
       if (column.is_missing(r)) continue;
       const auto row = static_cast<size_t>(r);
-      if (spec.type == Type::text) {
-        out[row] = find(column.text(r), r);
-      } else if (spec.type == Type::category) {
+      if (spec.type == Type::category) {
         int64_t& known = of_old[static_cast<size_t>(column.whole[row])];
         if (known == -2) known = find(spec.categories[static_cast<size_t>(column.whole[row])], r);
         out[row] = known;
@@ -175,12 +190,19 @@ class Categorise : public Step {
     // A category keeps its own list unless another one is given or was measured.
     const bool own = given_.empty() && !found_.contains(name) && frame.schema.columns[c].type == Type::category;
     const std::vector<std::string> categories = own ? frame.schema.columns[c].categories : categories_of(name);
-    const std::vector<int64_t> number = numbers(frame.columns[c], frame.schema.columns[c], categories);
+    Column& column = frame.columns[c];
+    // Numbers of the same list are there already.
+    const bool same = column.type == Type::category && column.missing.empty() && categories == frame.schema.columns[c].categories && !keep_;
+    std::vector<int64_t> number = same ? std::move(column.whole) : numbers(column, frame.schema.columns[c], categories);
     if (to_ != To::one_hot) {
       Column out(to_ == To::category ? Type::category : Type::integer);
-      for (const int64_t each : number)
-        if (each < 0) out.add_missing();
-        else out.add_whole(each);
+      if (std::any_of(number.begin(), number.end(), [](int64_t each) { return each < 0; })) {
+        for (const int64_t each : number)
+          if (each < 0) out.add_missing();
+          else out.add_whole(each);
+      } else {
+        out.whole = std::move(number);
+      }
       frame.columns[c] = std::move(out);
       frame.schema.columns[c] = {.name = name, .type = frame.columns[c].type};
       if (to_ == To::category) frame.schema.columns[c].categories = categories;
@@ -194,11 +216,12 @@ class Categorise : public Step {
     auto at = static_cast<int64_t>(c);
     if (keep_) ++at;
     else frame.remove(c);
+    std::vector<std::vector<int64_t>> hot(categories.size());
+    tables::one_hot(number, hot);
     for (size_t i = 0; i < categories.size(); ++i) {
-      Column hot(Type::integer);
-      hot.whole.resize(number.size());
-      for (size_t r = 0; r < number.size(); ++r) hot.whole[r] = number[r] == static_cast<int64_t>(i);
-      frame.add({.name = name + "[" + categories[i] + "]", .type = Type::integer}, std::move(hot), at++);
+      Column ones(Type::integer);
+      ones.whole = std::move(hot[i]);
+      frame.add({.name = name + "[" + categories[i] + "]", .type = Type::integer}, std::move(ones), at++);
     }
   }
 
