@@ -21,22 +21,25 @@ struct Options {
   std::vector<std::string> files;
   bool json = false, encoded = false;
   int threads = 0, compress = 0;
-  int64_t shard_records = 0;
+  int64_t shard_records = 0, shard_rows = 0;
   int64_t examples = 20;
 } options;
 
 void declare(CLI::App& app) {
-  app.add_option(
-         "action", options.action,
-         "analyse FILE: what each column has; schema FILE: its columns as JSON, to be edited; quality FILE --schema S: what does "
-         "not meet a "
-         "schema; convert IN OUT: writes it as .csv, .tsv, .jsonl or .npz; prepare JOB|SOURCE OUT: makes the examples of a job, or of a "
-         "source as JSON, once, and writes records into the folder OUT. The same command goes on with what was begun")
+  app.add_option("action", options.action,
+                 "analyse FILE: what each column has; schema FILE: its columns as JSON, to be edited; quality FILE --schema S: what does "
+                 "not meet a "
+                 "schema; convert IN OUT: writes it as .csv, .tsv or .jsonl (also .gz and .zst), .parquet, .npz or .tar; prepare "
+                 "JOB|SOURCE OUT: makes the examples of a job, or of a "
+                 "source as JSON, once, and writes records into the folder OUT. The same command goes on with what was begun")
       ->required()
       ->check(CLI::IsMember({"analyse", "schema", "quality", "convert", "prepare"}));
   app.add_option("files", options.files,
-                 "CSV or JSON Lines, also .gz, .xz and .zst; Parquet, Arrow; for convert a second one, to be written; for prepare a job "
-                 "and a folder")
+                 "CSV or JSON Lines, also .gz, .xz and .zst; Parquet, Arrow, SQLite, HDF5, .xlsx, ARFF, SVMLight, .ts, .npz, TFRecord, "
+                 "LMDB, tar, a "
+                 "folder of MDS; FILE#NAME chooses a table, a sheet or a data set; for convert a second one, to be written; for prepare a "
+                 "job and a "
+                 "folder")
       ->required();
   app.add_option("--schema", options.schema,
                  "columns and how the file is written, as `perigee data schema` prints them; else they are found out");
@@ -50,6 +53,8 @@ void declare(CLI::App& app) {
   app.add_option("--compress", options.compress, "prepare: the level of Zstandard, 1 to 19; the default, 0, does not compress")
       ->check(CLI::Range(0, 19));
   app.add_option("--shard-records", options.shard_records, "prepare: records in each file; the default is what fits 256 MiB")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  app.add_option("--shard-rows", options.shard_rows, "convert: rows of each file, NAME-00000.csv and so on; the default is one file of all")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   app.add_option("--examples", options.examples, "quality: how many offending values are shown (20)")->check(CLI::Range(0, 10000));
 }
@@ -109,7 +114,7 @@ int convert() {
   const bool streams = steps.by_rows() && steps.is_fitted();
   int64_t rows = 0;
   for (bool whole = false; !whole;) {
-    const auto writer = tables::write_table(options.files[1]);
+    const auto writer = tables::write_table(options.files[1], options.shard_rows);
     rows = 0;
     if (!streams) {
       tables::Frame frame = file.all();

@@ -1,11 +1,17 @@
 #include "src/data/table/write_table.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 
 #include "src/core/error.h"
+#include "src/data/table/columnar/parquet/parquet_writer.h"
+#include "src/data/table/columnar/records/tar_writer.h"
 #include "src/io/archive/zip.h"
+#include "src/io/codec/compress.h"
+#include "src/io/codec/zstd.h"
 #include "src/io/npy.h"
 
 namespace perigee::tables {
@@ -13,33 +19,24 @@ namespace {
 
 constexpr size_t kBuffer = size_t{4} << 20;
 
-// A temporary file beside the one that it becomes.
+enum class Packing { none, gzip, zstd };
+constexpr int kZstdLevel = 3;
+
+// Blocks that are compressed one by one: members of gzip, frames of Zstandard, which follow each other.
 class LinesWriter : public TableWriter {
  public:
-  LinesWriter(const std::string& path) : path_(path), temporary_(path + ".part") {
-    file_ = std::fopen(temporary_.c_str(), "wb");
-    if (file_ == nullptr) fail();
-  }
-  ~LinesWriter() override {
-    if (file_ != nullptr) std::fclose(file_);
-    if (!done_) std::remove(temporary_.c_str());
-  }
-  LinesWriter(const LinesWriter&) = delete;
-  LinesWriter& operator=(const LinesWriter&) = delete;
+  LinesWriter(const std::string& path, Packing packing) : file_(path), packing_(packing) {}
 
   void add(const Frame& frame) override {
     for (int64_t r = 0; r < frame.rows; ++r) {
       row(frame, r);
       if (buffer_.size() > kBuffer) flush();
     }
-    flush();
+    if (packing_ == Packing::none) flush();
   }
   void finish() override {
     flush();
-    const bool good = std::fclose(file_) == 0;
-    file_ = nullptr;
-    if (!good || std::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
-    done_ = true;
+    file_.finish();
   }
 
  protected:
@@ -48,20 +45,23 @@ class LinesWriter : public TableWriter {
 
  private:
   void flush() {
-    if (std::fwrite(buffer_.data(), 1, buffer_.size(), file_) != buffer_.size()) fail();
+    if (buffer_.empty()) return;
+    if (packing_ == Packing::none) file_.write(as_bytes(buffer_));
+    else if (packing_ == Packing::gzip) file_.write(gzip(as_bytes(buffer_)));
+    else {
+      Bytes packed;
+      zstd_compress(as_bytes(buffer_), kZstdLevel, packed);
+      file_.write(packed);
+    }
     buffer_.clear();
   }
-  [[noreturn]] void fail() const {
-    throw Error(ErrorKind::resources, {.where = path_, .what = std::string("the file cannot be written: ") + std::strerror(errno)});
-  }
-  std::string path_, temporary_;
-  std::FILE* file_ = nullptr;
-  bool done_ = false;
+  PartFile file_;
+  Packing packing_;
 };
 
 class CsvWriter : public LinesWriter {
  public:
-  CsvWriter(const std::string& path, char delimiter) : LinesWriter(path), delimiter_(delimiter) {}
+  CsvWriter(const std::string& path, Packing packing, char delimiter) : LinesWriter(path, packing), delimiter_(delimiter) {}
 
  protected:
   void row(const Frame& frame, int64_t r) override {
@@ -153,14 +153,97 @@ class NpzWriter : public TableWriter {
   Frame whole_;
 };
 
+std::unique_ptr<TableWriter> one_file(const std::string& path) {
+  const Packing packing = path.ends_with(".gz") ? Packing::gzip : path.ends_with(".zst") ? Packing::zstd : Packing::none;
+  const std::string plain = packing == Packing::none ? path : path.substr(0, path.rfind('.'));
+  if (plain.ends_with(".csv")) return std::make_unique<CsvWriter>(path, packing, ',');
+  if (plain.ends_with(".tsv")) return std::make_unique<CsvWriter>(path, packing, '\t');
+  if (plain.ends_with(".jsonl") || plain.ends_with(".ndjson")) return std::make_unique<JsonWriter>(path, packing);
+  if (path.ends_with(".npz")) return std::make_unique<NpzWriter>(path);
+  if (path.ends_with(".parquet")) return parquet::write_parquet(path);
+  if (path.ends_with(".tar")) return write_tar(path);
+  throw Error(ErrorKind::usage, {.where = path,
+                                 .what = "a table is not written in this format",
+                                 .expected = ".csv, .tsv or .jsonl (also .gz and .zst), .parquet, .npz or .tar"});
+}
+
+constexpr int64_t kMostShards = 100'000;
+
+// Files of so many rows each, whose names are numbered.
+class ShardedWriter : public TableWriter {
+ public:
+  ShardedWriter(const std::string& path, int64_t rows) : path_(path), rows_(rows), left_(rows), writer_(one_file(name(0))) {}
+
+  void add(const Frame& frame) override {
+    for (int64_t done = 0; done < frame.rows;) {
+      if (left_ == 0) {
+        writer_->finish();
+        if (++number_ >= kMostShards)
+          throw Error(ErrorKind::usage, {.where = path_, .what = "there would be too many files", .expected = "at most 100000"});
+        writer_ = one_file(name(number_));
+        left_ = rows_;
+      }
+      const int64_t count = std::min(left_, frame.rows - done);
+      if (count == frame.rows) {
+        writer_->add(frame);
+      } else {
+        std::vector<int64_t> which(static_cast<size_t>(count));
+        std::iota(which.begin(), which.end(), done);
+        Frame part = frame;
+        part.take(which);
+        writer_->add(part);
+      }
+      done += count;
+      left_ -= count;
+    }
+  }
+  void finish() override { writer_->finish(); }
+
+ private:
+  // Before all suffixes: "t.csv.gz" is "t-00000.csv.gz".
+  std::string name(int64_t number) const {
+    const size_t slash = path_.rfind('/'), dot = path_.find('.', slash == path_.npos ? 0 : slash + 2);
+    std::string digits = std::to_string(number);
+    digits.insert(0, 5 - std::min<size_t>(digits.size(), 5), '0');
+    return path_.substr(0, dot) + "-" + digits + (dot == path_.npos ? "" : path_.substr(dot));
+  }
+
+  std::string path_;
+  int64_t rows_, left_, number_ = 0;
+  std::unique_ptr<TableWriter> writer_;
+};
+
 }  // namespace
 
-std::unique_ptr<TableWriter> write_table(const std::string& path) {
-  if (path.ends_with(".csv")) return std::make_unique<CsvWriter>(path, ',');
-  if (path.ends_with(".tsv")) return std::make_unique<CsvWriter>(path, '\t');
-  if (path.ends_with(".jsonl") || path.ends_with(".ndjson")) return std::make_unique<JsonWriter>(path);
-  if (path.ends_with(".npz")) return std::make_unique<NpzWriter>(path);
-  throw Error(ErrorKind::usage, {.where = path, .what = "a table is not written in this format", .expected = ".csv, .tsv, .jsonl or .npz"});
+PartFile::PartFile(const std::string& path) : path_(path), temporary_(path + ".part") {
+  file_ = std::fopen(temporary_.c_str(), "wb");
+  if (file_ == nullptr) fail();
+}
+
+PartFile::~PartFile() {
+  if (file_ != nullptr) std::fclose(file_);
+  if (!done_) std::remove(temporary_.c_str());
+}
+
+void PartFile::fail() const {
+  throw Error(ErrorKind::resources, {.where = path_, .what = std::string("the file cannot be written: ") + std::strerror(errno)});
+}
+
+void PartFile::write(std::span<const std::byte> bytes) {
+  if (!bytes.empty() && std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) fail();
+  size_ += bytes.size();
+}
+
+void PartFile::finish() {
+  const bool good = std::fclose(file_) == 0;
+  file_ = nullptr;
+  if (!good || std::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
+  done_ = true;
+}
+
+std::unique_ptr<TableWriter> write_table(const std::string& path, int64_t shard_rows) {
+  if (shard_rows > 0) return std::make_unique<ShardedWriter>(path, shard_rows);
+  return one_file(path);
 }
 
 }  // namespace perigee::tables

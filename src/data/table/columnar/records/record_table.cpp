@@ -75,7 +75,8 @@ Frame RecordTable::read(int64_t chunk, std::span<const size_t> columns) const {
   uint64_t made = 0;
   each(first, count, [&](std::span<const RecordField> fields) {
     for (const RecordField& field : fields) {
-      const int64_t to = place[numbers_.find(field.name)->second];
+      const auto number = numbers_.find(field.name);
+      const int64_t to = number == numbers_.end() ? -1 : place[number->second];
       if (to < 0 || frame.columns[static_cast<size_t>(to)].size() > frame.rows) continue;  // a field that comes twice counts once
       add_field(field, frame.columns[static_cast<size_t>(to)]);
       made += field.cell.text.size() + 8 * field.list.size();
