@@ -102,6 +102,29 @@ TEST(TimeSeries, HasSeasons) {
   near("cos(week,2)", {std::cos(4 * M_PI * 2 / 7), std::cos(4 * M_PI * 3 / 7), std::cos(4 * M_PI * 4.5 / 7), std::cos(2 * monday), 1});
 }
 
+TEST(TimeSeries, IsCutByTime) {
+  const auto part = [](const std::string& more) {
+    return numbers(stepped(kTable, R"([{"by_time":"when","parts":[0.5,0.5],)" + more + "}]"), "n");
+  };
+  EXPECT_EQ(part(R"("part":0)"), (List{1, 2, 5}));
+  EXPECT_EQ(part(R"("part":1)"), (List{3, 4, 6}));
+  EXPECT_EQ(part(R"("part":1,"before":1)"), (List{2, 3, 4, 6})) << "the last row before them comes too";
+  // In each sequence; rows of one time are never on both sides.
+  const std::string keyed = R"([{"sequence":"key","by":"when"},{"by_time":"when","parts":[0.5,0.5],"part":1,"before":1}])";
+  Frame frame = stepped(kTable, keyed);
+  EXPECT_EQ(numbers(frame, "n"), (List{2, 4, 3, 5, 6}));
+  EXPECT_EQ(frame.sequences, (std::vector<int64_t>{0, 3, 5}));
+  const std::string equal = "t,v\n1,1\n2,2\n2,3\n2,4\n3,5\n";
+  EXPECT_EQ(numbers(stepped(equal, R"([{"by_time":"t","parts":[0.5,0.5],"part":0}])"), "v"), (List{1}));
+  EXPECT_EQ(numbers(stepped(equal, R"([{"by_time":"t","parts":[0.5,0.5],"part":1}])"), "v"), (List{2, 3, 4, 5}));
+  EXPECT_NE(refusal([&] { stepped(equal, R"([{"by_time":"t","parts":[],"part":0}])"); }).find("must list the shares"), std::string::npos);
+  EXPECT_NE(refusal([&] { stepped(equal, R"([{"by_time":"t","parts":[2],"part":0}])"); }).find("has a share that is none"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal([&] { stepped(equal, R"([{"by_time":"t","parts":[0.9,0.9],"part":0}])"); }).find("has shares that are more than the whole"),
+      std::string::npos);
+}
+
 TEST(TimeSeries, MovesAsRowByRow) {
   std::string table = "v\n";
   for (int i = 0; i < 5000; ++i) table += std::to_string(i * 37 % 101) + ".25\n";
