@@ -6,6 +6,7 @@
 #include "src/core/warning.h"
 #include "src/data/streams.h"
 #include "src/data/table_source.h"
+#include "src/data/vector_source.h"
 #include "src/job/job_parts.h"
 #include "src/model/device/device_tuning.h"
 #include "src/model/evaluator.h"
@@ -22,6 +23,22 @@ void check_streams(const Job& job, const DataSource& train) {
                                .what = "streams train in one process",
                                .got = "a cluster",
                                .expected = "perigee train without --workers, --agents or --listen, or data without 'streams'"}));
+}
+
+// Rows of word vectors move as a worker reads its parts of the text.
+void check_vectors(const Job& job, const Policy& policy, const DataSource& train, bool at_coordinator) {
+  if (!vector_source(train)) return;
+  if (policy.synchronous(0))
+    throw job.placed(Error(ErrorKind::model, {.where = job.where() + ": averaging",
+                                              .what = "adds up gradients, of which word vectors have none",
+                                              .got = policy.name,
+                                              .expected = "a policy of parameters from the first step on",
+                                              .hint = "averaging = pg.averaging.periodic { every = 8 }"}));
+  if (at_coordinator)
+    throw job.placed(Error(ErrorKind::model, {.where = job.where() + ": data.at",
+                                              .what = "sends examples, and word vectors are trained on the text itself",
+                                              .got = "\"coordinator\"",
+                                              .expected = "\"worker\", with the text on each worker's machine"}));
 }
 
 // The workers of a run keep one network and one optimiser together.
@@ -71,6 +88,7 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   if (served) probing.opener = served.get();
   Trainer probe(job, probing);
   check_streams(job, probe.train_source());
+  check_vectors(job, policy, probe.train_source(), placement.at_coordinator);
   if (const std::string line = line_of_targets(probe.train_source().traits().remarks); !line.empty()) warn(line);
   check_steps(probe, options.backend == Backend::cuda);
   if (probe.optimizer().minimizer())

@@ -59,7 +59,7 @@ local later = {
   variational = "perigee.unlabelled.variational",
   boltzmann = "perigee.unlabelled.boltzmann",
   word_vectors = "perigee.text.word_vectors", load_vectors = "perigee.text.word_vectors",
-  tsne = "perigee.text.layouts", kmeans = "perigee.text.layouts",
+  tsne = "perigee.text.layouts", kmeans = "perigee.text.layouts", neighbours = "perigee.text.layouts",
 }
 
 ---A layer from a function of one or more values, traced once: x * pg.sigmoid(x). Axes and places count from 1, as on tensors; axis 1 is the

@@ -5,6 +5,7 @@
 #include "lua/tensor.h"
 #include "src/core/cores.h"
 #include "src/io/codec/compress.h"
+#include "src/run/stored_vectors.h"
 #include "src/vectors/files/vector_file.h"
 #include "src/vectors/trained_vectors.h"
 #include "src/vectors/vector_tests.h"
@@ -131,7 +132,14 @@ int vectors_infer(lua_State* L) {
 
 // vectors_open(path): vectors
 int vectors_open(lua_State* L) {
-  WordVectors vectors = read_vectors(text_at(L, 1));
+  const std::string path = text_at(L, 1);
+  if (is_stored_vectors(path)) {
+    const std::shared_ptr<const TrainedVectors> trained = stored_vectors(path);
+    HeldVectors& held = push_object<HeldVectors>(L, kType);
+    held.vectors = trained->words(), held.trained = trained;
+    return 1;
+  }
+  WordVectors vectors = read_vectors(path);
   push_object<HeldVectors>(L, kType).vectors = std::move(vectors);
   return 1;
 }
@@ -142,6 +150,7 @@ int vectors_save(lua_State* L) {
   const VectorFormat wanted = format == "binary"  ? VectorFormat::binary
                               : format == "text"  ? VectorFormat::text
                               : format == "glove" ? VectorFormat::glove
+                              : format == "keyed" ? VectorFormat::keyed
                                                   : vector_format(path);
   write_vectors(path, held_at(L).vectors, wanted);
   lua_pushboolean(L, 1);

@@ -6,10 +6,13 @@
 #include <cstdio>
 
 #include "repl/commands/command.h"
+#include "repl/commands/vectors/vector_runs.h"
 #include "repl/signals.h"
 #include "src/core/cores.h"
 #include "src/io/codec/compress.h"
+#include "src/run/stored_vectors.h"
 #include "src/vectors/files/vector_file.h"
+#include "src/vectors/neighbour_index.h"
 #include "src/vectors/trained_vectors.h"
 #include "src/vectors/vector_tests.h"
 
@@ -19,9 +22,11 @@ namespace {
 struct Options {
   std::string action, out, documents, format;
   std::vector<std::string> arguments, minus;
+  std::string by = "all";
   int64_t count = 10;
   bool json = false;
   Json given = Json::object();  // by the names of word_vectors_schema
+  VectorRun run;
 } options;
 
 void declare_training(CLI::App& app) {
@@ -40,20 +45,31 @@ void declare_training(CLI::App& app) {
 }
 
 void declare(CLI::App& app) {
-  app.add_option(
-         "action", options.action,
-         "train TEXT... --out VECTORS; nearest VECTORS WORD...: the words most like these; analogy VECTORS A B C: what is to C as B is "
-         "to A; similarity VECTORS A B; evaluate VECTORS FILE...: pairs with what people said, or analogies; convert VECTORS OUT")
+  app.add_option("action", options.action,
+                 "train TEXT... --out VECTORS; job TEXT... --out JOB.json: the same as a job for `perigee train`; nearest VECTORS WORD...: "
+                 "the words "
+                 "most like these; analogy VECTORS A B C: what is to C as B is "
+                 "to A; similarity VECTORS A B; evaluate VECTORS FILE...: pairs with what people said, or analogies; convert VECTORS OUT")
       ->required()
-      ->check(CLI::IsMember({"train", "nearest", "analogy", "similarity", "evaluate", "convert"}));
+      ->check(CLI::IsMember({"train", "job", "nearest", "analogy", "similarity", "evaluate", "convert"}));
   app.add_option("arguments", options.arguments, "files and words, as the action takes them")->required();
   app.add_option("--out", options.out, "train: where the vectors go");
   app.add_option("--documents", options.documents, "train, with model dbow or dm: where the vectors of the files go");
-  app.add_option("--format", options.format, "train and convert: how vectors are written; the default follows from the name, .bin or .txt")
-      ->check(CLI::IsMember({"binary", "text", "glove"}));
+  app.add_option("--format", options.format,
+                 "train and convert: how vectors are written; the default follows from the name, .bin, .txt or .kv")
+      ->check(CLI::IsMember({"binary", "text", "glove", "keyed"}));
   app.add_option("--minus", options.minus, "nearest: words that count negatively; may be given several times")->allow_extra_args(false);
   app.add_option("--count", options.count, "nearest and analogy: how many words (10)")->check(CLI::Range(1, 1000000));
+  app.add_option(
+         "--by", options.by,
+         "nearest and analogy: how they are found: all looks at each vector, tree at those that a vantage-point tree leaves, graph at "
+         "a few that links lead to, and may miss some")
+      ->check(CLI::IsMember({"all", "tree", "graph"}));
   app.add_flag("--json", options.json, "the results as JSON");
+  app.add_option("--run", options.run.run, "train: a run folder with checkpoints, which --resume goes on from");
+  app.add_option("--resume", options.run.resume, "train: goes on with a run that was stopped, or with more epochs");
+  app.add_option("--averaging", options.run.averaging, "train, with several workers: the policy as JSON, as a job has it");
+  declare_cluster_options(app, &options.run.cluster);
   declare_training(app);
 }
 
@@ -68,6 +84,7 @@ void expect_arguments(size_t least, size_t most, const char* usage) {
 VectorFormat format_for(const std::string& path) {
   if (options.format == "binary") return VectorFormat::binary;
   if (options.format == "text") return VectorFormat::text;
+  if (options.format == "keyed") return VectorFormat::keyed;
   return options.format == "glove" ? VectorFormat::glove : vector_format(path);
 }
 
@@ -95,28 +112,47 @@ class Shown {
   double next_ = 0;
 };
 
-int train() {
-  if (options.out.empty())
-    throw Error(ErrorKind::usage, {.where = "perigee vectors train", .what = "the vectors have no place to go", .expected = "--out FILE"});
+VectorOptions options_given() {
   Json files = Json::array();
   for (const std::string& path : options.arguments) files.push(path);
   options.given.set("files", std::move(files));
-  const VectorOptions wanted = vector_options(options.given, "vectors train");
+  return vector_options(options.given, "vectors train");
+}
+
+int train() {
+  if (options.out.empty())
+    throw Error(ErrorKind::usage, {.where = "perigee vectors train", .what = "the vectors have no place to go", .expected = "--out FILE"});
+  const VectorOptions wanted = options_given();
   const VectorFormat format = format_for(options.out), of_documents = options.documents.empty() ? format : format_for(options.documents);
   if (!options.documents.empty() && !wanted.has_labels())
     throw Error(
         ErrorKind::usage,
         {.where = "perigee vectors train", .what = "files have no vectors with this model", .expected = "--model dbow or --model dm"});
   watch_signals("\nstopping; the vectors so far are written\n");
-  Shown shown;
-  const TrainedVectors trained(
-      wanted, [&](const VectorProgress& now) { shown(now); }, &stop_requested());
-  write_vectors(options.out, trained.words(), format);
-  if (!options.documents.empty()) write_vectors(options.documents, trained.documents(), of_documents);
-  std::fprintf(stderr, "%s: %lld vectors of %lld numbers%s\n", options.out.c_str(), static_cast<long long>(trained.words().size()),
-               static_cast<long long>(trained.words().numbers()), trained.complete() ? "" : ", from a part of the training");
-  return trained.complete() ? 0 : stop_exit_code();
+  bool stopped = false;
+  std::unique_ptr<TrainedVectors> trained;
+  if (options.run.asked()) {
+    trained = train_vectors_as_job(options.given, wanted, options.run, &stopped);
+  } else {
+    Shown shown;
+    trained = std::make_unique<TrainedVectors>(
+        wanted, [&](const VectorProgress& now) { shown(now); }, &stop_requested());
+    stopped = !trained->complete();
+  }
+  write_vectors(options.out, trained->words(), format);
+  if (!options.documents.empty()) write_vectors(options.documents, trained->documents(), of_documents);
+  std::fprintf(stderr, "%s: %lld vectors of %lld numbers%s\n", options.out.c_str(), static_cast<long long>(trained->words().size()),
+               static_cast<long long>(trained->words().numbers()), stopped ? ", from a part of the training" : "");
+  return stopped ? stop_exit_code() : 0;
 }
+
+int write_job() {
+  const VectorOptions wanted = options_given();
+  write_vector_job(options.out, options.given, wanted, options.run.cluster.workers);
+  return 0;
+}
+
+WordVectors open_vectors(const std::string& path) { return is_stored_vectors(path) ? stored_vectors(path)->words() : read_vectors(path); }
 
 void print_neighbours(const WordVectors& vectors, const std::vector<Neighbour>& found) {
   Json list = Json::array();
@@ -133,17 +169,28 @@ void print_neighbours(const WordVectors& vectors, const std::vector<Neighbour>& 
   if (options.json) std::printf("%s\n", list.dump().c_str());
 }
 
+// As WordVectors::nearest() has them.
+std::vector<Neighbour> by_index(const WordVectors& vectors, std::span<const float> query, const std::vector<std::string>& except) {
+  const auto index = neighbour_index(vectors.rows(), {.exact = options.by == "tree"});
+  std::vector<Neighbour> found;
+  for (const NearRow& one : index->nearest(query, options.count + static_cast<int64_t>(except.size()))) {
+    const bool left_out = std::find(except.begin(), except.end(), vectors.names().name(one.row)) != except.end();
+    if (!left_out && static_cast<int64_t>(found.size()) < options.count) found.push_back({one.row, 1 - one.distance});
+  }
+  return found;
+}
+
 int nearest(std::vector<std::string> plus, std::vector<std::string> minus) {
-  const WordVectors vectors = read_vectors(options.arguments[0]);
+  const WordVectors vectors = open_vectors(options.arguments[0]);
   const std::vector<float> query = vectors.mean(plus, minus);
   plus.insert(plus.end(), minus.begin(), minus.end());
-  print_neighbours(vectors, vectors.nearest(query, options.count, plus));
+  print_neighbours(vectors, options.by == "all" ? vectors.nearest(query, options.count, plus) : by_index(vectors, query, plus));
   return 0;
 }
 
 int evaluate() {
   expect_arguments(2, 1000, "perigee vectors evaluate VECTORS FILE...");
-  const WordVectors vectors = read_vectors(options.arguments[0]);
+  const WordVectors vectors = open_vectors(options.arguments[0]);
   Json all = Json::object();
   for (size_t i = 1; i < options.arguments.size(); ++i) {
     const std::string& path = options.arguments[i];
@@ -166,6 +213,7 @@ int evaluate() {
 int run() {
   const std::vector<std::string>& given = options.arguments;
   if (options.action == "train") return train();
+  if (options.action == "job") return write_job();
   if (options.action == "evaluate") return evaluate();
   if (options.action == "nearest") {
     expect_arguments(2, 1000, "perigee vectors nearest VECTORS WORD...");
@@ -177,11 +225,11 @@ int run() {
   }
   if (options.action == "similarity") {
     expect_arguments(3, 3, "perigee vectors similarity VECTORS A B");
-    std::printf("%.6f\n", read_vectors(given[0]).similarity(given[1], given[2]));
+    std::printf("%.6f\n", open_vectors(given[0]).similarity(given[1], given[2]));
     return 0;
   }
   expect_arguments(2, 2, "perigee vectors convert VECTORS OUT");
-  write_vectors(given[1], read_vectors(given[0]), format_for(given[1]));
+  write_vectors(given[1], open_vectors(given[0]), format_for(given[1]));
   return 0;
 }
 

@@ -4,10 +4,12 @@
 
 #include "src/train/device/device_engine.h"
 #include "src/train/host/host_engine.h"
+#include "src/train/vector_engine.h"
 
 namespace perigee {
 
 std::unique_ptr<StepEngine> make_engine(TrainingSetup& training) {
+  if (const VectorSource* words = vector_source(*training.source)) return std::make_unique<VectorEngine>(training, *words);
   if (training.options.backend == Backend::cuda) return std::make_unique<DeviceEngine>(training);
   return std::make_unique<HostEngine>(training);
 }

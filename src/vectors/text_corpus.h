@@ -30,7 +30,11 @@ class TextCorpus {
   uint64_t bytes() const { return bytes_; }
   int64_t parts() const { return static_cast<int64_t>(parts_.size()); }
   std::vector<std::string> names() const;  // of the documents: each file, or each entry of an archive
-  // The document that a part belongs to.
+  // The bytes of a part as they stand in its file, and the document that it belongs to.
+  std::string_view part_text(int64_t part) const {
+    const Part& at = parts_[static_cast<size_t>(part)];
+    return documents_[at.document].text.substr(at.begin, at.end - at.begin);
+  }
   int64_t document(int64_t part) const { return static_cast<int64_t>(parts_[static_cast<size_t>(part)].document); }
 
  private:

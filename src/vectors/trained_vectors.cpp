@@ -1,5 +1,7 @@
 #include "src/vectors/trained_vectors.h"
 
+#include <algorithm>
+
 #include "src/core/error.h"
 #include "src/vectors/glove.h"
 
@@ -7,22 +9,9 @@ namespace perigee {
 
 TrainedVectors::TrainedVectors(const VectorOptions& options, const VectorTraining::Report& report, const std::atomic<bool>* stop)
     : options_(options) {
-  if (options.graph) {
-    const WalkedGraph graph(options.files, options.directed);
-    elements_ = std::make_shared<const ElementTable>(graph.nodes());
-    train(*walk_sequences(graph, options.walks), {}, report, stop);
-    return;
-  }
-  const TextCorpus corpus(options.files, options.form);
-  WordCounts counts = count_words(corpus, static_cast<int>(options.threads), stop);
-  elements_ = std::make_shared<const ElementTable>(counts.words.ranked(options.min_count, options.max_words));
-  counts.words = ElementTable();
-  ElementTable labels;
-  if (options.has_labels())
-    for (const std::string& name : corpus.names()) labels.add(name, 1);
-  if (options.has_labels() && labels.size() < static_cast<int64_t>(corpus.names().size()))
-    throw Error(ErrorKind::data, {.where = corpus.names()[0], .what = "two files have one name", .hint = "name each file once"});
-  train(*text_sequences(corpus, *elements_, std::move(counts.before), options.has_labels()), std::move(labels), report, stop);
+  const VectorCorpus corpus(options, stop);
+  elements_ = corpus.elements();
+  train(corpus.sequences(), corpus.labels(), report, stop);
 }
 
 TrainedVectors::TrainedVectors(const std::vector<std::vector<std::string>>& sequences, const std::vector<std::string>& labels,
@@ -42,6 +31,17 @@ TrainedVectors::TrainedVectors(const std::vector<std::vector<std::string>>& sequ
   train(*held_sequences(block), std::move(names), report, stop);
 }
 
+TrainedVectors::TrainedVectors(const VectorOptions& options, const VectorCorpus& corpus, const Tensor& inputs, const Tensor& outputs)
+    : options_(options), elements_(corpus.elements()), complete_(true) {
+  training_ = std::make_unique<VectorTraining>(*elements_, corpus.labels().size(), options_);
+  const auto fill = [](const Tensor& from, const VectorRows& to) {
+    for (int64_t row = 0; row < to.rows; ++row) std::copy_n(from.data<float>() + row * to.size, to.size, to.row(row));
+  };
+  fill(inputs, training_->inputs());
+  fill(outputs, training_->outputs());
+  keep(corpus.labels());
+}
+
 void TrainedVectors::train(const Sequences& sequences, ElementTable labels, const VectorTraining::Report& report,
                            const std::atomic<bool>* stop) {
   const int64_t words = elements_->size(), documents = labels.size();
@@ -53,6 +53,11 @@ void TrainedVectors::train(const Sequences& sequences, ElementTable labels, cons
   }
   training_ = std::make_unique<VectorTraining>(*elements_, documents, options_);
   complete_ = training_->run(sequences, report, stop);
+  keep(std::move(labels));
+}
+
+void TrainedVectors::keep(ElementTable labels) {
+  const int64_t words = elements_->size(), documents = labels.size();
   training_->finish();
   const VectorRows& rows = training_->inputs();
   words_ = WordVectors(elements_, rows.slice(0, words));

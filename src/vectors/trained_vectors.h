@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/vectors/vector_corpus.h"
 #include "src/vectors/vector_training.h"
 #include "src/vectors/word_vectors.h"
 
@@ -18,6 +19,8 @@ class TrainedVectors {
   // The same from sequences that are there already: `sequences` and `labels` may go afterwards. Elements that come less often than min_count are left out.
   TrainedVectors(const std::vector<std::vector<std::string>>& sequences, const std::vector<std::string>& labels,
                  const VectorOptions& options, const VectorTraining::Report& report, const std::atomic<bool>* stop);
+  // Rows that were trained elsewhere, [rows, size] of vector_rows(). The corpus is not needed afterwards.
+  TrainedVectors(const VectorOptions& options, const VectorCorpus& corpus, const Tensor& inputs, const Tensor& outputs);
 
   bool complete() const { return complete_; }
   const VectorOptions& options() const { return options_; }
@@ -29,6 +32,7 @@ class TrainedVectors {
   std::vector<float> infer(const std::vector<std::string>& elements, int64_t epochs, double lr) const;
 
  private:
+  void keep(ElementTable labels);
   void train(const Sequences& sequences, ElementTable labels, const VectorTraining::Report& report, const std::atomic<bool>* stop);
 
   const VectorOptions options_;

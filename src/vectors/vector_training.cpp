@@ -8,7 +8,7 @@
 #include "src/core/thread_team.h"
 #include "src/vectors/progress_clock.h"
 #include "src/vectors/subwords_of.h"
-#include "src/vectors/vector_worker.h"
+#include "src/vectors/vector_course.h"
 
 namespace perigee {
 namespace {
@@ -56,55 +56,24 @@ void VectorTraining::make_subwords() {
 }
 
 bool VectorTraining::run(const Sequences& sequences, const Report& report, const std::atomic<bool>* stop, double reports_a_second) {
-  const int64_t parts = sequences.parts(), works = parts * options_.epochs;
+  const int64_t parts = sequences.parts();
   ThreadTeam team(static_cast<int>(std::clamp<int64_t>(options_.threads, 1, std::max<int64_t>(1, parts))));
-  const int size = team.size();
-  const bool meets = options_.deterministic && size > 1;
   ProgressClock clock(sequences.before(parts) * options_.epochs, reports_a_second);
-  std::atomic<int64_t> next{0}, done{0};
-  std::atomic<bool> stopped{false};
-  std::vector<std::unique_ptr<VectorWorker>> workers(static_cast<size_t>(size));
-  std::vector<char> more(static_cast<size_t>(size), 1);
+  std::atomic<int64_t> done{0};
+  VectorWorkers workers(static_cast<size_t>(team.size()));
   for (auto& worker : workers) worker = std::make_unique<VectorWorker>(*this, options_, sequences);
-  const auto look = [&](VectorWorker& worker, int rank) {
+  VectorCourse course;
+  course.works = parts * options_.epochs;
+  course.open = [&](VectorWorker& worker, int64_t work) { worker.open(static_cast<uint64_t>(work / parts), work % parts); };
+  course.look = [&](VectorWorker& worker, int rank) {
     done += worker.take_read();
-    if (stop != nullptr && stop->load(std::memory_order_relaxed)) stopped = true;
-    if (rank == 0 && report && !stopped && clock.due()) report(clock.at(done, worker.rate(), worker.take_loss()));
+    if (stop != nullptr && stop->load(std::memory_order_relaxed)) course.stopped = true;
+    if (rank == 0 && report && !course.stopped && clock.due()) report(clock.at(done, worker.rate(), worker.take_loss().mean()));
   };
-  const auto open = [&](VectorWorker& worker, int64_t work) { worker.open(static_cast<uint64_t>(work / parts), work % parts); };
-  const auto free_run = [&](VectorWorker& worker, int rank) {
-    for (int64_t work = next++; work < works && !stopped; work = next++) {
-      open(worker, work);
-      for (int64_t steps = 1; worker.step() && !stopped; ++steps)
-        if (steps % 512 == 0) look(worker, rank);
-      look(worker, rank);
-    }
-  };
-  // Nothing here may throw: the others would wait for ever. Sequences were read once before, when their elements were counted.
-  const auto meeting_run = [&](Team& self, VectorWorker& worker) {
-    int64_t work = self.rank();
-    const auto mine = static_cast<size_t>(self.rank());
-    if (work < works) open(worker, work);
-    for (bool any = true; any;) {
-      worker.begin_round();
-      while (work < works && !worker.collect())
-        if ((work += size) < works) open(worker, work);
-      more[mine] = work < works && !(stop != nullptr && *stop);
-      self.barrier();
-      for (const auto& other : workers) other->apply(self.rank(), size);
-      any = std::find(more.begin(), more.end(), 1) != more.end();
-      if (stop != nullptr && *stop) stopped = true;
-      look(worker, self.rank());
-      self.barrier();
-    }
-  };
-  team.run([&](Team& self) {
-    VectorWorker& worker = *workers[static_cast<size_t>(self.rank())];
-    if (meets) meeting_run(self, worker);
-    else free_run(worker, self.rank());
-  });
-  if (report && !stopped) report(clock.at(done, options_.min_lr, workers[0]->take_loss()));
-  return !stopped;
+  // Nothing of it throws: sequences were read once before, when their elements were counted.
+  run_course(team, workers, course, options_.deterministic && team.size() > 1);
+  if (report && !course.stopped) report(clock.at(done, options_.min_lr, workers[0]->take_loss().mean()));
+  return !course.stopped;
 }
 
 void VectorTraining::finish() {

@@ -1,6 +1,7 @@
 #include "src/vectors/vector_worker.h"
 
 #include <limits>
+#include <utility>
 
 namespace perigee {
 namespace {
@@ -72,7 +73,7 @@ float VectorWorker::run(const PairWindow& window, float* input_changes, float* o
                       .output_changes = output_changes};
   const bool looks = steps_++ % kLossEvery == 0;
   const float loss = loops_.step(step, looks, scratch_.data());
-  if (looks) loss_ += loss, pairs_ += step.input_count * step.output_count;
+  if (looks) loss_.sum += loss, loss_.pairs += step.input_count * step.output_count;
   return loss;
 }
 
@@ -159,10 +160,8 @@ void VectorWorker::infer(float* row) {
   }
 }
 
-double VectorWorker::take_loss() {
-  const double mean = pairs_ > 0 ? loss_ / static_cast<double>(pairs_) : std::numeric_limits<double>::quiet_NaN();
-  loss_ = 0, pairs_ = 0;
-  return mean;
-}
+VectorWorker::Loss VectorWorker::take_loss() { return std::exchange(loss_, {}); }
+
+double VectorWorker::Loss::mean() const { return pairs > 0 ? sum / static_cast<double>(pairs) : std::numeric_limits<double>::quiet_NaN(); }
 
 }  // namespace perigee

@@ -14,7 +14,7 @@ class VectorWorker {
 
   VectorWorker(const VectorTraining& training, const VectorOptions& options, const Sequences& sequences);
 
-  void open(uint64_t epoch, int64_t part) { reader_.open(epoch, part), ready_ = false; }
+  void open(uint64_t epoch, int64_t part, float rate = 0) { reader_.open(epoch, part, rate), ready_ = false; }
   // Trains on the next window of the part, at once; false at its end.
   bool step();
 
@@ -29,7 +29,13 @@ class VectorWorker {
 
   int64_t take_read() { return reader_.take_read(); }
   float rate() const { return reader_.rate(); }
-  double take_loss();  // of a pair; not a number: none was looked at
+  // The sum over pairs that were looked at since the last call, and how many these were.
+  struct Loss {
+    double sum = 0;
+    int64_t pairs = 0;
+    double mean() const;  // not a number: none was looked at
+  };
+  Loss take_loss();
 
  private:
   struct Change {
@@ -57,8 +63,8 @@ class VectorWorker {
   std::vector<const float*> parts_;
   std::vector<Change> changes_;
   size_t used_ = 0;
-  int64_t collected_ = 0, steps_ = 0, pairs_ = 0;
-  double loss_ = 0;
+  int64_t collected_ = 0, steps_ = 0;
+  Loss loss_;
 };
 
 }  // namespace perigee

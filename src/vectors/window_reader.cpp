@@ -2,7 +2,8 @@
 
 namespace perigee {
 
-void WindowReader::open(uint64_t epoch, int64_t part) {
+void WindowReader::open(uint64_t epoch, int64_t part, float rate) {
+  given_rate_ = rate;
   rules_.sequences.read(part, epoch, block_);
   draws_ = PartDraws(rules_.options.seed, epoch, static_cast<uint64_t>(part));
   const auto of_epoch = static_cast<double>(std::max<int64_t>(1, rules_.sequences.before(rules_.sequences.parts())));
@@ -26,6 +27,7 @@ bool WindowReader::next_sequence() {
       static_cast<double>(block_.ends[sequence_] - whole.size()) / static_cast<double>(std::max<size_t>(1, block_.elements.size()));
   const double progress = (part_begin_ + share * part_size_) / all_;
   rate_ = static_cast<float>(std::max(rules_.options.min_lr, rules_.options.lr - (rules_.options.lr - rules_.options.min_lr) * progress));
+  if (given_rate_ > 0) rate_ = given_rate_;
   kept_.clear();
   if (rules_.keep.empty()) {
     kept_.assign(whole.begin(), whole.end());

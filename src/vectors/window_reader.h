@@ -34,8 +34,8 @@ class WindowReader {
   };
   explicit WindowReader(const Rules& rules) : rules_(rules) {}
 
-  // Begins a part of an epoch.
-  void open(uint64_t epoch, int64_t part);
+  // Begins a part of an epoch. `rate`: the learning rate of the whole part; 0: it falls with the place in the text.
+  void open(uint64_t epoch, int64_t part, float rate = 0);
   // The part's next window; false at its end.
   bool next(PairWindow& window);
   // Elements that were read since the last call.
@@ -56,7 +56,7 @@ class WindowReader {
   size_t sequence_ = 0, at_ = 0;
   int64_t label_ = -1, read_ = 0;
   double part_begin_ = 0, part_size_ = 0, all_ = 1;  // in elements
-  float rate_ = 0;
+  float rate_ = 0, given_rate_ = 0;
   PartDraws draws_{0, 0, 0};
 };
 

@@ -136,6 +136,7 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
       {"table", parse(R"({"type":"table","file":"t.csv","steps":[{"impute":"*"},{"derive":{"old":"age > 2"},"after":"age"}]})")},
       {"take", parse(R"({"type":"take","count":7,"from":5,"source":)" + digits + "}")},
       {"with_noise", parse(R"({"type":"with_noise","field":"z","size":[3],"source":)" + digits + "}")},
+      {"vector_corpus", parse(R"({"type":"vector_corpus","files":["t.txt"],"min_count":1})")},
       {"text", parse(R"({"type":"text","file":"t.txt","context":6,"parts":{"train":0.8,"test":0.2}})")},
   };
 }

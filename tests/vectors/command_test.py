@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`perigee vectors` from end to end, and Ctrl-C: command_test.py PROGRAM"""
 import json
+import os
 import pathlib
 import random
 import signal
@@ -40,6 +41,79 @@ def interrupted(folder, text):
     assert len(run("nearest", out, "sea1").splitlines()) == 10
 
 
+def books(run_folder):
+    told = subprocess.run([PROGRAM, "ledger", str(run_folder)], capture_output=True, text=True, check=True).stdout
+    return {line.split()[0]: line.split()[1].replace(',', '') for line in told.splitlines() if len(line.split()) > 1}
+
+
+def continued(folder, text):
+    """A run that is stopped and gone on with ends with the bits of one that was not."""
+    common = ["--threads", 1, "--size", 16]
+    run("train", text, "--out", folder / "whole.bin", "--run", folder / "whole", "--epochs", 150, *common)
+    process = subprocess.Popen([PROGRAM, "vectors", "train", text, "--out", folder / "part.bin", "--run", folder / "part", "--epochs", "150",
+                                *map(str, common)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    while not (folder / "part" / "log.jsonl").exists() or '"step"' not in (folder / "part" / "log.jsonl").read_text():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 130 and "from a part of the training" in told, (process.returncode, told)
+    assert len(run("nearest", folder / "part", "sea1").splitlines()) == 10
+    assert (folder / "part.bin").read_bytes() != (folder / "whole.bin").read_bytes()
+    run("train", text, "--out", folder / "part.bin", "--resume", folder / "part", *common)
+    assert (folder / "part.bin").read_bytes() == (folder / "whole.bin").read_bytes()
+    # More epochs than were planned; the learning rate then falls over all of them.
+    run("train", text, "--out", folder / "more.bin", "--resume", folder / "part", "--epochs", 151, *common)
+    assert (folder / "more.bin").read_bytes() != (folder / "whole.bin").read_bytes()
+
+
+def workers_of(process):
+    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [int(child) for child in children if b"worker" in pathlib.Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def distributed(folder, text):
+    """Two workers, one of which is killed on the way: every part of the text counts once in each epoch."""
+    epochs = 60
+    process = subprocess.Popen([PROGRAM, "vectors", "train", text, "--out", folder / "two.bin", "--run", folder / "two", "--workers", "2",
+                                "--threads", "1", "--size", "16", "--epochs", str(epochs), "--sample", "0"],
+                               stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    log = folder / "two" / "log.jsonl"
+    while not log.exists() or '"event":"epoch"' not in log.read_text().replace(': ', ':'):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    victim = workers_of(process)[0]
+    os.kill(victim, signal.SIGKILL)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 0, (process.returncode, told)
+    assert "the learning rate begins with 0.05: 0.025 for each of 2 workers" in told, told
+    account = books(folder / "two")
+    assert account["missing"] == "0" and account["duplicates"] == "0" and account["skipped"] == "0", account
+    assert int(account["counted"]) % epochs == 0 and int(account["epochs"]) == epochs and int(account["generations"]) > 1, account
+    found = [line.split()[1] for line in run("nearest", folder / "two.bin", "sea1", "--count", 14).splitlines()]
+    assert all(word.startswith("sea") for word in found), found
+
+
+def by_server(folder, text):
+    """A parameter server."""
+    policy = '{"type": "easgd", "every": 4}'
+    run("train", text, "--out", folder / "served.bin", "--run", folder / "served", "--workers", 2, "--threads", 1, "--size", 16, "--epochs", 40,
+        "--averaging", policy, "--sample", 0)
+    account = books(folder / "served")
+    assert account["missing"] == "0" and account["duplicates"] == "0", account
+    found = [line.split()[1] for line in run("nearest", folder / "served.bin", "sea1", "--count", 14).splitlines()]
+    assert all(word.startswith("sea") for word in found), found
+
+
+def as_job(folder, text):
+    """The same job in a file, for `perigee train`."""
+    run("job", text, "--out", folder / "job.json", "--threads", 1, "--size", 16, "--epochs", 3)
+    run("train", text, "--out", folder / "direct.bin", "--run", folder / "direct", "--threads", 1, "--size", 16, "--epochs", 3)
+    subprocess.run([PROGRAM, "train", str(folder / "job.json"), "--out", str(folder / "of_job")], check=True, capture_output=True)
+    run("convert", folder / "of_job", folder / "of_job.bin")
+    assert (folder / "of_job.bin").read_bytes() == (folder / "direct.bin").read_bytes()
+    assert "the job has no place to go" in run("job", text, status=2)
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -66,7 +140,13 @@ def main():
         assert "the command has another number of arguments" in run("analogy", words, "a", status=2)
         assert "the name does not say how vectors are written" in run("convert", words, folder / "x.npz", status=2)
         assert "there is no vector of 'see1'; did you mean 'sea1'" in run("nearest", words, "see1", status=3)
+        for by in ("tree", "graph"):
+            assert run("nearest", words, "sea1", "land2", "--by", by, "--count", 5) == run("nearest", words, "sea1", "land2", "--count", 5), by
         interrupted(folder, text)
+        continued(folder, text)
+        as_job(folder, text)
+        distributed(folder, text)
+        by_server(folder, text)
     print("perigee vectors: passed")
 
 

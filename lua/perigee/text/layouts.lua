@@ -54,4 +54,47 @@ function layouts.kmeans(x, groups, options)
   return places, centres, inertia
 end
 
+---@class perigee.Neighbours
+local index_methods = {}
+index_methods.__index = index_methods
+
+local function whole(name, value)
+  if type(value) ~= "number" or value % 1 ~= 0 or value < 1 or value > 1e9 then
+    where.fail(("neighbours:nearest: %s is a whole number above 0; got %s"):format(name, where.describe(value)))
+  end
+end
+
+---The rows nearest to a vector, or to each row of a tensor: their numbers and how far away they are, the nearest first. options: effort (100), of an
+---index that is not exact: rows kept in sight; more take longer and miss fewer.
+---@param what perigee.Tensor [numbers] or [rows, numbers]
+---@param count? integer 10
+---@param options? { effort?: integer }
+---@return perigee.Tensor, perigee.Tensor
+function index_methods:nearest(what, count, options)
+  check("neighbours:nearest", what)
+  count = count or 10
+  local effort = options and options.effort or 100
+  whole("count", count)
+  whole("effort", effort)
+  local one = #what.shape == 1
+  local numbers, distances = Tensor(), Tensor()
+  local ok, message = core.layout_nearest(self.handle, one and what:reshape(1, what.shape[1]) or what, count, effort, numbers, distances)
+  if not ok then where.fail(message) end
+  if one then return numbers[1], distances[1] end
+  return numbers, distances
+end
+
+---An index that finds the rows of a tensor nearest to a vector without looking at all of them: index = pg.neighbours(x); index:nearest(x[1], 10).
+---Options: exact (true: a vantage-point tree; false: a graph of small worlds, HNSW, which is much faster and misses a few), metric ("cosine" or
+---"euclidean"), links (16), breadth (200), seed (1).
+---@param x perigee.Tensor
+---@param options? table
+---@return perigee.Neighbours
+function layouts.neighbours(x, options)
+  check("neighbours", x)
+  local handle, message = core.layout_index(x, options or {})
+  if handle == nil then where.fail(message) end
+  return setmetatable({ handle = handle }, index_methods)
+end
+
 return layouts

@@ -180,15 +180,16 @@ function methods:evaluate(file)
   return checked(core.vectors_scores(handles[self], file))
 end
 
-local formats = { binary = true, text = true, glove = true }
+local formats = { binary = true, text = true, glove = true, keyed = true }
 
----Writes the vectors as word2vec's program does, .bin in binary, .txt and .vec as text, or as `format` says: "binary", "text" or "glove".
+---Writes the vectors as word2vec's program does, .bin in binary, .txt and .vec as text, as gensim does, .kv, or as `format` says: "binary", "text",
+---"glove" or "keyed".
 ---@param path string
 ---@param format? string
 function methods:save(path, format)
   check_word("save", path)
   if format ~= nil and not formats[format] then
-    where.fail('vectors:save: format is "binary", "text" or "glove"; got ' .. where.describe(format))
+    where.fail('vectors:save: format is "binary", "text", "glove" or "keyed"; got ' .. where.describe(format))
   end
   done(core.vectors_save(handles[self], path, format or ""))
 end
@@ -275,7 +276,8 @@ function module.word_vectors(options)
   return vectors
 end
 
----Vectors from a file: word2vec's binary and text, GloVe's text, fastText's .vec and .bin, Deeplearning4j's ZIP, also compressed.
+---Vectors from a file: word2vec's binary and text, GloVe's text, fastText's .vec and .bin, gensim's .kv, Deeplearning4j's ZIP, also compressed; or from
+---the folder of a run that trained a job of `perigee vectors job`.
 ---@param file string
 ---@return perigee.WordVectors
 function module.load_vectors(file)

@@ -11,6 +11,8 @@
 #include "src/io/base64.h"
 #include "src/io/codec/compress.h"
 #include "src/vectors/files/fasttext_file.h"
+#include "src/vectors/files/keyed_vectors.h"
+#include "src/vectors/files/pickle.h"
 
 namespace perigee {
 namespace {
@@ -223,6 +225,7 @@ WordVectors parse_vectors(std::span<const std::byte> bytes, const std::string& w
   const std::string_view text = as_text(bytes);
   if (text.starts_with(std::string_view("PK\x03\x04", 4))) return parse_archive(bytes, where);
   if (is_fasttext(bytes)) return parse_fasttext(bytes, where);
+  if (is_pickle(bytes)) return parse_keyed_vectors(bytes, where);
   const Head head = head_of(text);
   if (head.bytes == 0 || is_text(text, head)) return parse_text(text, head, where);
   return parse_binary(text, head, where);
@@ -236,13 +239,15 @@ WordVectors read_vectors(const std::string& path) {
 VectorFormat vector_format(const std::string& path) {
   if (path.ends_with(".bin")) return VectorFormat::binary;
   if (path.ends_with(".txt") || path.ends_with(".vec")) return VectorFormat::text;
+  if (path.ends_with(".kv")) return VectorFormat::keyed;
   throw Error(ErrorKind::usage, {.where = path,
                                  .what = "the name does not say how vectors are written",
-                                 .expected = ".bin (word2vec's binary), .txt or .vec (its text)",
-                                 .hint = "give the format: \"binary\", \"text\" or \"glove\""});
+                                 .expected = ".bin (word2vec's binary), .txt or .vec (its text), .kv (gensim's)",
+                                 .hint = "give the format: \"binary\", \"text\", \"glove\" or \"keyed\""});
 }
 
 void write_vectors(const std::string& path, const WordVectors& vectors, VectorFormat format) {
+  if (format == VectorFormat::keyed) return write_keyed_vectors(path, vectors);
   std::string text;
   if (format != VectorFormat::glove) text = std::to_string(vectors.size()) + " " + std::to_string(vectors.numbers()) + "\n";
   for (int64_t row = 0; row < vectors.size(); ++row) {

@@ -1,0 +1,183 @@
+// Word vectors as a job: steps, checkpoints, and what has no part in them.
+#include "src/vectors/vector_job.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <random>
+
+#include "cluster/launch/cluster_job.h"
+#include "src/core/error.h"
+#include "src/io/file.h"
+#include "src/run/checkpoint.h"
+#include "src/run/stored_vectors.h"
+
+namespace perigee {
+namespace {
+
+// Lines of words of one of two topics, in a file.
+std::string corpus(int lines) {
+  const std::string path = testing::TempDir() + "perigee_vector_job_" + std::to_string(lines) + ".txt";
+  std::string text;
+  std::mt19937 random(3);
+  for (int line = 0; line < lines; ++line) {
+    const char topic = random() % 2 == 0 ? 'a' : 'b';
+    for (int word = 0; word < 8; ++word) text += topic + std::to_string(random() % 15) + " ";
+    text += "\n";
+  }
+  write_file(path, as_bytes(text));
+  return path;
+}
+
+Json given(const std::string& more = "{}") {
+  Json options = Json::parse(more, "options");
+  options.set("files", corpus(3000));
+  for (const auto& [key, value] : {std::pair{"size", 12}, {"threads", 1}, {"sample", 0}, {"min_count", 1}})
+    if (!options.find(key)) options.set(key, int64_t{value});
+  return options;
+}
+
+Job job_of(const Json& options, int64_t workers = 0) {
+  const VectorOptions read = vector_options(options, "options");
+  return Job(vector_job(options, read, VectorCorpus(read), workers), "job");
+}
+
+// The share of words whose nearest word is of their topic.
+double sorted(const WordVectors& vectors) {
+  double right = 0;
+  for (int64_t i = 0; i < vectors.size(); ++i) {
+    const std::string name(vectors.names().name(i));
+    right += vectors.names().name(vectors.nearest(vectors.vector(name), 1, {name})[0].number)[0] == name[0];
+  }
+  return right / static_cast<double>(vectors.size());
+}
+
+TEST(VectorJob, EveryModelSortsTopicsAndIsStored) {
+  const std::string file = testing::TempDir() + "perigee_vector_job.safetensors";
+  for (const char* more : {R"({"epochs": 8})", R"({"epochs": 8, "model": "cbow", "lr": 0.1, "threads": 2})",
+                           R"({"epochs": 8, "negative": 0, "hierarchical": true})", R"({"epochs": 8, "least_subword": 2, "buckets": 500})",
+                           R"({"epochs": 8, "deterministic": true, "threads": 2})"}) {
+    Trainer trainer(job_of(given(more)), {.measure = false});
+    StepReport report;
+    while (!trainer.finished()) report = trainer.step();
+    EXPECT_GT(report.loss, 0) << more;
+    EXPECT_LT(report.loss, 0.65) << more;
+    EXPECT_LT(report.learning_rate, 0.1 * 0.025 + 1e-4 + (report.learning_rate > 0.01 ? 1 : 0)) << more;
+    save_model(trainer, file);
+    EXPECT_EQ(sorted(stored_vectors(file)->words()), 1.0) << more;
+  }
+}
+
+TEST(VectorJob, DocumentsAreStored) {
+  const std::string file = testing::TempDir() + "perigee_vector_job.safetensors";
+  Trainer trainer(job_of(given(R"({"model": "dbow", "words_too": true})")), {.measure = false});
+  while (!trainer.finished()) trainer.step();
+  save_model(trainer, file);
+  const auto stored = stored_vectors(file);
+  EXPECT_EQ(stored->documents().size(), 1);
+  EXPECT_EQ(stored->infer("a1 a2 a3", 5, 0.025).size(), 12u);
+}
+
+TEST(VectorJob, AResumedRunEndsBitEqual) {
+  const std::string file = testing::TempDir() + "perigee_vector_checkpoint.safetensors";
+  for (const char* more : {R"({"epochs": 2})", R"({"epochs": 2, "deterministic": true, "threads": 3})"}) {
+    const Job job = job_of(given(more));
+    Trainer whole(job, {.measure = false}), first(job, {.measure = false}), second(job, {.measure = false});
+    while (!whole.finished()) whole.step();
+    for (int i = 0; i < 5; ++i) first.step();
+    save_checkpoint(first, file);
+    load_checkpoint(second, file);
+    while (!second.finished()) second.step();
+    const auto values = [](const Trainer& trainer) {
+      const std::span<const float> all = trainer.model().params().values<float>();
+      return std::vector<float>(all.begin(), all.end());
+    };
+    EXPECT_EQ(values(whole), values(second)) << more;
+    EXPECT_NE(values(whole), values(first)) << more;
+  }
+}
+
+std::string refusal(const std::string& key, const std::string& value, const Json& options = given()) {
+  try {
+    Job job = job_of(options);
+    if (!key.empty()) job.set(key, value);
+    Trainer trainer(job, {.measure = false});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(VectorJob, WhatHasNoPartInItIsRefused) {
+  const std::string none = "has no part in word vectors, whose steps have no gradient";
+  EXPECT_NE(refusal("optimizer", R"({"type": "adam", "lr": 0.1})").find(none), std::string::npos);
+  EXPECT_NE(refusal("clip", R"({"type": "norm", "threshold": 1})").find(none), std::string::npos);
+  EXPECT_NE(refusal("accumulate", "2").find(none), std::string::npos);
+  EXPECT_NE(refusal("precision", "float64").find(none), std::string::npos);
+  EXPECT_NE(refusal("network.layers.0.size", "31").find("is none of word vectors over this corpus"), std::string::npos)
+      << refusal("network.layers.0.size", "31");
+  EXPECT_NE(refusal("data.train.epochs", "3").find("is the job's affair"), std::string::npos);
+  Json plain = given();
+  plain.erase("sample");
+  EXPECT_NE(refusal("data.train.model", "glove", plain).find("is fitted to counts of the whole text by one process"), std::string::npos);
+  try {
+    VectorOptions glove;
+    glove.model = VectorModel::glove;
+    vector_job(Json::object(), glove, VectorCorpus(vector_options(given(), "options")), 0);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("is fitted to counts of the whole text by one process"), std::string::npos);
+  }
+}
+
+std::string cluster_refusal(const std::string& key, const std::string& value) {
+  try {
+    Job job = job_of(given(), 2);
+    job.set(key, value);
+    ClusterJob(job, {.measure = false});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(VectorJob, AClusterAveragesParameters) {
+  EXPECT_EQ(cluster_refusal("epochs", "2"), "accepted");
+  EXPECT_NE(cluster_refusal("averaging", R"("allreduce")").find("adds up gradients, of which word vectors have none"), std::string::npos);
+  EXPECT_NE(cluster_refusal("data.at", "coordinator").find("sends examples, and word vectors are trained on the text itself"),
+            std::string::npos);
+  Trainer trainer(job_of(given()), {.measure = false});
+  try {
+    trainer.sum_gradient(trainer.next_batch(), {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("word vectors have no gradient of a step that workers could add up"), std::string::npos);
+  }
+}
+
+TEST(StoredVectors, WhatIsNoneIsRefused) {
+  const auto told = [](const std::string& path) -> std::string {
+    try {
+      stored_vectors(path);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  const std::string folder = testing::TempDir() + "perigee_no_vectors";
+  std::filesystem::create_directories(folder);
+  EXPECT_NE(told(folder).find("this folder has neither a model nor a checkpoint"), std::string::npos);
+  const std::string file = folder + "/x.safetensors";
+  write_safetensors(file, {}, {});
+  EXPECT_NE(told(file).find("is no model of word vectors"), std::string::npos);
+  Trainer trainer(job_of(given(R"({"epochs": 1})")), {.measure = false});
+  save_model(trainer, file);
+  const std::string text = corpus(3000);
+  write_file(text, as_bytes("only some other words here\n"));
+  EXPECT_NE(told(file).find("the text has other words than it had in training"), std::string::npos);
+  corpus(3000);
+  EXPECT_EQ(told(file), "accepted");
+}
+
+}  // namespace
+}  // namespace perigee
