@@ -33,3 +33,11 @@ for place, name in ipairs(names) do
   if (groups[place] == groups[vectors:number "1"]) == (stayed[name] or false) then same = same + 1 end
 end
 print(("%d of 34 members are in the group of those whom they went with"):format(same))
+
+-- A picture: the colour is the club that a member went with, the number its own.
+local folder, clubs = "runs/deepwalk", {}
+vectors:save(folder .. "/members.bin")
+for place, name in ipairs(names) do clubs[place] = stayed[name] and 1 or 2 end
+pg.plot((vectors:tsne { words = names, perplexity = 5, steps = 500 }), clubs,
+  { kind = "scatter", names = names, file = folder .. "/members.svg" })
+print("picture: " .. folder .. "/members.svg")

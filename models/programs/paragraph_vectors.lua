@@ -29,3 +29,10 @@ for _ = 1, 200 do
 end
 local right = (test_x:matmul(p.w) + p.b):argmax(2):eq(test_y):sum():item()
 print(("%d of %d reviews are told right"):format(right, test_y.shape[1]))
+
+-- A picture of the reviews for testing and as many others, one colour for friendly ones.
+local folder = "runs/paragraph_vectors"
+documents:save(folder .. "/reviews.bin")
+local shown, kinds = pg.concatenate({ test_x, x[{ { 1, test_x.shape[1] } }] }, 1), pg.concatenate({ test_y, y[{ { 1, test_x.shape[1] } }] }, 1)
+pg.plot((pg.tsne(shown, { steps = 500 })), kinds, { kind = "scatter", file = folder .. "/reviews.png" })
+print("picture: " .. folder .. "/reviews.png")

@@ -115,4 +115,26 @@ function tests.tensors_of_more_dimensions_print_with_labels()
   check.matches(tostring(pg.zeros(100, 2)), "^ 0.  0.\n 0.  0.\n 0.  0.\n  %.%.%.\n 0.")
 end
 
+function tests.points_on_a_plane()
+  local places, file = pg.tensor { { 0, 0 }, { 10, 5 }, { 5, 5 } }, os.tmpname()
+  local svg, png = file .. ".svg", file .. ".png"
+  pg.plot(places, { 1, 2, 1 }, { kind = "scatter", names = { "sea", "a<b", "land" }, title = "words", file = svg })
+  local text = io.open(svg):read "*a"
+  check.equal(select(2, text:gsub("<circle", "")), 3)
+  check.equal(text:find("a&lt;b", 1, true) ~= nil and text:find("<title>words</title>", 1, true) ~= nil, true)
+  check.equal(text:find('cx="40.0" cy="680.0"', 1, true) ~= nil, true) -- 0, 0 is on the left below
+  pg.plot(places, { kind = "scatter", file = png })
+  local picture = pg.load(png)
+  check.equal(picture.shape[1] .. "x" .. picture.shape[2] .. "x" .. picture.shape[3], "3x720x960")
+  check.equal(picture[{ 1, 681, 41 }], 0)
+  check.equal(picture[{ 1, 300, 300 }], 255)
+  check.equal(tostring(pg.plot(places, { kind = "scatter", names = { "sea", "hill", "land" }, width = 11, height = 3 })), "     l    h\n\ns")
+  check.raises(function() pg.plot(pg.zeros(3, 3), { kind = "scatter" }) end, "takes places %[points, 2%]")
+  check.raises(function() pg.plot(places, { 1, 2 }, { kind = "scatter" }) end, "a group for each point; got")
+  check.raises(function() pg.plot(places, { kind = "scatter", names = { "a" } }) end, "a name for each point; got 1 for 3 points")
+  check.raises(function() pg.plot(places * (0 / 0), { kind = "scatter" }) end, "a place that is not finite")
+  os.remove(svg)
+  os.remove(png)
+end
+
 return tests

@@ -302,23 +302,25 @@ local kinds = {
   histogram = function(x, _, options) return histogram(x, options) end,
   image = function(x, _, options) return images(x, options) end,
   confusion = confusion,
+  scatter = function(x, y, options) return require("perigee.tensor.scatter").plot(x, y, options, write_text, escaped) end,
 }
 
 ---@class perigee.PlotOptions
----@field kind? string       "line", "histogram", "image" or "confusion"
+---@field kind? string       "line", "histogram", "image", "confusion" or "scatter"
 ---@field title? string
 ---@field width? integer     in characters
 ---@field height? integer    of a line's plot, in characters
 ---@field log? boolean       powers of ten, of a line
 ---@field bins? integer      of a histogram: 16
----@field names? string[]    of the classes
+---@field names? string[]    of the classes, or of the points
 ---@field columns? integer   of a grid of images
 ---@field file? string       "name.png" or "name.svg" instead of the terminal
 
 ---Tensors as a picture in the terminal, or in a file: pg.plot(y), pg.plot(x, y), pg.plot(x, { kind = "histogram", bins = 20 }), pg.plot(images),
 ---pg.plot(y, model(x), { kind = "confusion", names = model.classes }), each also with { file = "name.png" } or "name.svg". Lists of numbers are
 ---as good. kind: "line" (of one dimension), "image" ((H, W), (C, H, W) or (N, C, H, W) as a grid of `columns`), "histogram", "confusion" (classes,
----then predictions or their probabilities; or a square matrix). Other options: title, width and height in characters, log (of lines).
+---then predictions or their probabilities; or a square matrix), "scatter" (places [points, 2], then a group from 1 for each). Other options: title,
+---width and height in characters, log (of lines).
 ---@param x perigee.Tensor|number[]
 ---@param y? perigee.Tensor|number[]|table
 ---@param options? perigee.PlotOptions
