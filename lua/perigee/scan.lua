@@ -23,7 +23,7 @@ local function one_or_list(values, is_list)
   return values[1]
 end
 
-local known = { reverse = "boolean", recompute = "number", length = "number", mask = "value" }
+local known = { reverse = "boolean", recompute = "number or false", length = "number", mask = "value" }
 
 local function check_options(options)
   for key, value in pairs(options) do
@@ -31,6 +31,7 @@ local function check_options(options)
     if not kind then
       where.fail(("scan has no option '%s'%s"):format(tostring(key), where.suggestion(tostring(key), { "reverse", "recompute", "length", "mask" })))
     end
+    if kind == "number or false" then kind = value == false and "boolean" or "number" end
     local fits = kind == "value" and (is_array(value) or trace.is_traced(value)) or type(value) == kind
     if kind == "number" then fits = fits and value >= 0 and value % 1 == 0 end
     if not fits then
@@ -68,7 +69,8 @@ local function in_trace(step, carries, steps, options)
   end
   if options.mask then table.insert(operands, options.mask) end
   local made = trace.loop(operands, results, {
-    carries = #carries, reverse = options.reverse or nil, recompute = options.recompute, length = options.length,
+    carries = #carries, reverse = options.reverse or nil, recompute = options.recompute or nil, length = options.length,
+    keep = options.recompute == false or nil,
     mask = options.mask and true or nil, body = body,
   })
   return { unpack(made, 1, #carries) }, { unpack(made, #carries + 1) }
@@ -119,11 +121,12 @@ local scan = {}
 ---`last, results = pg.scan(function(h, x) h = pg.tanh(x:matmul(w) + h:matmul(u)); return h, h end, h0, xs)`. Sequences are (examples, ...,
 ---steps), their parts (examples, ...); a list of values stands wherever one does. In pg.lambda and losses it is one op, however many steps there
 ---are. Options: reverse; mask, a value (examples, steps) that is 0 where a step does not count; length, where there is no sequence; recompute = 16
----keeps each 16th carried value for the gradient alone.
+---keeps each 16th carried value for the gradient alone, recompute = false all that the gradient reads: faster, with more memory. Random numbers
+---that a step draws for each example are drawn for all steps at once, so that a step that is computed again has the same ones.
 ---@param f function
 ---@param carry any
 ---@param steps any
----@param options? { reverse?: boolean, mask?: any, length?: integer, recompute?: integer }
+---@param options? { reverse?: boolean, mask?: any, length?: integer, recompute?: integer|false }
 ---@return any, any
 function scan.scan(f, carry, steps, options)
   if type(f) ~= "function" then where.fail(("scan takes a function of one step; got %s"):format(where.describe(f))) end

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cassert>
+#include <set>
 
+#include "kernels/dtype_kinds.h"
 #include "src/core/error.h"
+#include "src/graph/autodiff.h"
 #include "src/graph/build.h"
 #include "src/graph/op.h"
 #include "src/graph/passes/passes.h"
+#include "src/graph/passes/rewrite.h"
 #include "src/graph/plan.h"
 
 namespace perigee {
@@ -132,6 +136,59 @@ ScanResults run_in_segments(Graph& graph, const Loop& loop, const std::shared_pt
   return all;
 }
 
+bool draws_by_example(const Node& node) {
+  const Json* per = node.attrs.find("per");
+  return node.op->random && (per == nullptr || *per == Json("example"));
+}
+
+// The body with a sequence more for each draw, which is made in the graph around it, [N, T, ...]: element e of step t is element
+// t * elements + e of its example.
+Graph draw_outside(const Graph& body, Loop& loop) {
+  if (std::ranges::none_of(body.nodes(), draws_by_example)) return Graph(body);
+  const Value like = loop.carries.empty() ? loop.steps[0] : loop.carries[0];
+  Rewrite rewrite(body);
+  for (const Node& node : body.nodes()) {
+    rewrite.to().set_scope(node.scope);
+    if (!draws_by_example(node)) {
+      rewrite.copy(node);
+      continue;
+    }
+    std::vector<int64_t> dims = node.outputs[0].shape.vector();
+    dims[0] = loop.length;
+    const Value shape = by_example(like.graph().constant(0, {node.outputs[0].dtype, Shape(dims)}), like);
+    const Value input = rewrite.to().input("x" + std::to_string(loop.steps.size()), node.outputs[0]);
+    loop.steps.push_back(like.graph().apply(node.op->name, {shape}, node.attrs));
+    rewrite.set({node.id, 0}, input.id());
+  }
+  return rewrite.finish();
+}
+
+// The body with further results: the values that its gradient reads.
+Graph keep_results(const Graph& body, Loop& loop) {
+  Graph scratch = Graph(body);
+  const auto forward = static_cast<int>(scratch.nodes().size());
+  std::vector<Value> roots, seeds, targets;
+  for (const NamedValue& output : scratch.outputs())
+    if (is_floating(scratch.type(output.value).dtype)) roots.push_back(Value(&scratch, output.value));
+  for (const Leaf& leaf : scratch.leaves())
+    if (is_floating(scratch.type(leaf.value).dtype)) targets.push_back(Value(&scratch, leaf.value));
+  for (size_t i = 0; i < roots.size(); ++i) seeds.push_back(scratch.input("seed" + std::to_string(i), roots[i].type()));
+  gradients(scratch, roots, seeds, targets);
+  std::set<ValueId> read;
+  for (const Node& node : std::span(scratch.nodes()).subspan(static_cast<size_t>(forward)))
+    for (const ValueId& id : node.inputs)
+      if (id.node >= 0 && id.node < forward) read.insert(id);
+  const SliceAnalysis analysis = analyze_slices(body);
+  Graph kept = Graph(body);
+  for (const ValueId& id : read) {  // copies of one graph number their nodes alike
+    const bool by_example = analysis.values[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)] == Sliced::batch;
+    const bool known = std::ranges::any_of(body.outputs(), [&](const NamedValue& output) { return output.name[0] == 'y' && output.value == id; });
+    if (is_leaf(body.node(id)) || !by_example || known) continue;
+    kept.output("y" + std::to_string(loop.results++), Value(&kept, id));
+  }
+  return kept;
+}
+
 [[noreturn]] void refuse(const Graph& graph, std::string what, std::string got = "", std::string expected = "", std::string hint = "") {
   throw Error(ErrorKind::model, {.where = graph.scope(),
                                  .what = "scan: " + std::move(what),
@@ -195,7 +252,7 @@ void ScanBody::check(const ScanStep& step) const {
     refuse(outer_, "the step carries on another number of values", std::to_string(step.carries.size()), std::to_string(carries_.size()));
   const SliceAnalysis analysis = analyze_slices(*body_);
   for (const Node& node : body_->nodes())
-    if (node.op->random || node.op->effects || node.op->collective)
+    if ((node.op->random && !draws_by_example(node)) || node.op->effects || node.op->collective)
       refuse(outer_, "op '" + std::string(node.op->name) + "' cannot run in a step", "", "",
              "draw numbers, or normalise, before the loop and read the result step by step");
   const int64_t examples = operands_.carries.empty() ? operands_.steps[0].shape()[0] : operands_.carries[0].shape()[0];
@@ -216,15 +273,20 @@ ScanResults ScanBody::finish(const ScanStep& step) {
   check(step);
   for (size_t i = 0; i < step.carries.size(); ++i) body_->output("c" + std::to_string(i), step.carries[i]);
   for (size_t i = 0; i < step.results.size(); ++i) body_->output("y" + std::to_string(i), step.results[i]);
-  const auto body = std::make_shared<const Graph>(fuse_forward(*body_));
-  const Loop loop{.carries = operands_.carries,
+  Loop loop{.carries = operands_.carries,
                   .steps = operands_.steps,
                   .fixed = fixed_,
                   .weights = weights_,
                   .length = operands_.length,
                   .reverse = operands_.reverse,
                   .results = static_cast<int>(step.results.size())};
-  return operands_.recompute > 1 ? run_in_segments(outer_, loop, body, operands_.recompute) : run_over(outer_, loop, body);
+  const int results = loop.results;
+  Graph drawn = fuse_forward(draw_outside(*body_, loop));
+  if (operands_.keep) drawn = keep_results(drawn, loop);
+  const auto body = std::make_shared<const Graph>(std::move(drawn));
+  ScanResults made = operands_.recompute > 1 ? run_in_segments(outer_, loop, body, operands_.recompute) : run_over(outer_, loop, body);
+  made.results.resize(static_cast<size_t>(results));
+  return made;
 }
 
 }  // namespace perigee

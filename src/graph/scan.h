@@ -10,7 +10,7 @@
 //
 // The node's operands are the first carried values, the sequences, the f and the w; its results the last carried values, the y and the s, and
 // the carried values before each step [N, T, ...], which the gradient begins with: that is a scan too, in the other direction, which computes
-// each step once more. So memory grows with the carried values alone, and a gradient can be differentiated again. Kernels of a CPU run the
+// each step once more, but for what is among the results. So memory grows with the carried values alone, and a gradient can be differentiated again. Kernels of a CPU run the
 // body as a plan of its own, step after step; for a device, passes/unroll_scan.h writes the steps out.
 #pragma once
 
@@ -49,6 +49,7 @@ struct ScanOperands {
   int64_t length = 0;          // T, where there are no sequences
   bool reverse = false;
   int64_t recompute = 0;  // keep the carried values of each so-many-th step alone and compute those between once more; 0: keep all
+  bool keep = false;      // keep whatever the gradient reads of the steps, too, so that it computes nothing once more
 };
 struct ScanStep {
   std::vector<Value> carries, results;
@@ -67,7 +68,8 @@ class ScanBody {
   const std::vector<Value>& steps() const { return steps_; }
   // A value of the outer graph, the same in each step.
   Value outside(Value value);
-  // Appends the loop. Error(model) when what is carried changes its type, or when the body draws random numbers.
+  // Appends the loop. Numbers that a step draws for its examples are drawn outside, for all steps at once: they are the same wherever a step is
+  // computed again. Error(model) when what is carried changes its type, or when the body draws numbers that examples share.
   ScanResults finish(const ScanStep& step);
 
  private:

@@ -24,6 +24,7 @@ constexpr Option kOptions[] = {
     {"length", "integer", "0", "steps, where there are no sequences", {.low = 0, .high = kMostSteps}},
     {"reverse", "boolean", "false", "from the last step to the first"},
     {"recompute", "integer", "0", "keeps what is carried at each so-many-th step alone; 0: at every step", {.low = 0, .high = kMostSteps}},
+    {"keep", "boolean", "false", "keeps whatever the gradient reads, so that it computes nothing once more"},
     {"mask", "boolean", "false", "the last operand says which steps count; the others carry on what they were given, and give 0"},
     {"body", "table of options", nullptr,
      "inputs, program and outputs of one step: names for the carried values, then the steps' parts of the sequences"}};
@@ -74,6 +75,8 @@ Program::Program(ScanBody& body, const Program& around)
 std::vector<Value> Program::scan(const Config& op, const Json& attrs) {
   const Config options(attrs, kSchema, op.where() + ": scan");
   if (depth_ >= kMostScanDepth) options.fail("body", "is nested too deeply", "", "at most " + std::to_string(kMostScanDepth) + " loops");
+  if (options.boolean("keep") && options.integer("recompute") > 0)
+    options.fail("keep", "and recompute exclude each other", "both", "one of the two");
   const std::vector<Value> in = operands(op);
   const auto carries = static_cast<size_t>(options.integer("carries"));
   const bool masked = options.boolean("mask");
@@ -85,7 +88,8 @@ std::vector<Value> Program::scan(const Config& op, const Json& attrs) {
                          .steps = sequences,
                          .length = options.integer("length"),
                          .reverse = options.boolean("reverse"),
-                         .recompute = options.integer("recompute")});
+                         .recompute = options.integer("recompute"),
+                         .keep = options.boolean("keep")});
   const Config given(*options.raw("body"), kBodySchema, options.where() + ": body");
   Program step(body, *this);
   const std::vector<std::string> names = given.string_list("inputs");

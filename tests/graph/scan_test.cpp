@@ -21,9 +21,14 @@ struct Options {
   int64_t examples = 3, length = 7;
   bool reverse = false;
   int64_t recompute = 0;
+  bool keep = false, draws = false;
 };
 
 Type f64(std::vector<int64_t> dims) { return {Dtype::f64, Shape(std::move(dims))}; }
+
+Value drawn_like(Value x) {
+  return x.graph().apply("random_uniform", {x}, Json(Json::Object{{"low", 0.5}, {"high", 1.5}, {"stream", 3}}));
+}
 
 // A recurrent net that also looks at a context by example and counts its steps; the loss reads its results, its last state and its first.
 Value recurrent_loss(Graph& graph, const Options& options) {
@@ -31,9 +36,10 @@ Value recurrent_loss(Graph& graph, const Options& options) {
               context = graph.input("context", f64({options.examples, 4}));
   const Value w = graph.parameter("w", f64({3, 4})), u = graph.parameter("u", f64({4, 4})), h0 = graph.parameter("h0", f64({4}));
   const Value none = reshape(graph.apply("full_like", {context}, Json(Json::Object{{"value", 0.5}})), Shape{options.examples, 4});
-  ScanBody body(graph, {.carries = {h0, none}, .steps = {x}, .reverse = options.reverse, .recompute = options.recompute});
+  ScanBody body(graph, {.carries = {h0, none}, .steps = {x}, .reverse = options.reverse, .recompute = options.recompute, .keep = options.keep});
   const Value h = body.carries()[0], sum = body.carries()[1];
-  const Value next = tanh(matmul(body.steps()[0], body.outside(w)) + matmul(h, body.outside(u)) + body.outside(context) * sum);
+  Value next = tanh(matmul(body.steps()[0], body.outside(w)) + matmul(h, body.outside(u)) + body.outside(context) * sum);
+  if (options.draws) next = next * drawn_like(next);
   const ScanResults made = body.finish({.carries = {next, sum + square(next)}, .results = {next * sum, reduce_sum(next, {1})}});
   const Value all = reduce_sum(made.results[0], {1, 2}) + reduce_sum(square(made.results[1]), {1}) + reduce_sum(made.carries[1], {1});
   return reshape(all, Shape{options.examples});
@@ -153,7 +159,35 @@ INSTANTIATE_TEST_SUITE_P(Loops, Scan,
                          testing::Values(Options{}, Options{.reverse = true}, Options{.length = 1}, Options{.examples = 1},
                                          Options{.recompute = 3}, Options{.length = 8, .recompute = 4},
                                          Options{.reverse = true, .recompute = 2},
-                                         Options{.length = 6, .reverse = true, .recompute = 100}));
+                                         Options{.length = 6, .reverse = true, .recompute = 100}, Options{.keep = true},
+                                         Options{.reverse = true, .keep = true}, Options{.draws = true},
+                                         Options{.recompute = 3, .draws = true}, Options{.reverse = true, .keep = true, .draws = true}));
+
+// Each step has numbers of its own, those of one draw for all steps.
+TEST(ScanDraws, AreThoseOfOneDrawOfAllSteps) {
+  for (const int64_t recompute : {0, 2}) {
+    Graph graph;
+    const Value h = graph.input("h0", f64({3, 4})), all = graph.input("x", f64({3, 5, 4}));
+    ScanBody body(graph, {.carries = {h}, .length = 5, .recompute = recompute});
+    const Value drawn = drawn_like(body.carries()[0]);
+    graph.output("drawn", body.finish({.carries = {body.carries()[0] + drawn}, .results = {drawn}}).results[0]);
+    graph.output("expected", drawn_like(all));
+    const auto results = interpreted(unroll_scans(graph), random_leaves(graph));
+    const double *got = results.at("drawn").data<double>(), *expected = results.at("expected").data<double>();
+    for (int i = 0; i < 60; ++i) EXPECT_EQ(got[i], expected[i]) << i;
+    EXPECT_NE(got[0], got[4]) << "of two steps";
+  }
+}
+
+TEST(ScanPlan, KeptStepsAreNotComputedAgain) {
+  const auto flops = [](bool keep) {
+    Graph graph;
+    const Value loss = recurrent_loss(graph, {.examples = 16, .length = 64, .keep = keep});
+    add_gradients(graph, loss, "grad");
+    return Plan::compile(fuse_backward(graph), {})->flops();
+  };
+  EXPECT_LT(flops(true), 0.85 * flops(false));
+}
 
 TEST(ScanSlices, GradientsOfWhatIsSharedAreSumsOverSlices) {
   Graph graph;

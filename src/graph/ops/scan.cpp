@@ -3,12 +3,14 @@
 
 #include <cassert>
 #include <map>
+#include <set>
 #include <string>
 
 #include "kernels/dtype_kinds.h"
 #include "src/graph/autodiff.h"
 #include "src/graph/build.h"
 #include "src/graph/op_list.h"
+#include "src/graph/passes/rewrite.h"
 #include "src/graph/plan.h"
 
 namespace perigee {
@@ -95,6 +97,7 @@ class Backward {
     seed_results();
     const std::vector<Value> flows = gradients(*body_, roots_, seeds_, targets_);
     name_outputs(flows);
+    read_results();
     return apply();
   }
 
@@ -199,6 +202,47 @@ class Backward {
     }
     for (size_t i = 0; i < step_flows_.size(); ++i) body_->output("y" + std::to_string(i), step_flows_[i].second);
     for (size_t i = 0; i < shared_flows_.size(); ++i) body_->output("s" + std::to_string(i), shared_flows_[i].second);
+  }
+
+  // What the forward loop gives as results need not be computed once more where its value is wanted.
+  void read_results() {
+    std::map<ValueId, int> known;
+    for (int i = 0; i < forward_.results; ++i) {
+      const ValueId value = moved_.at(body_output(*node_.body, "y" + std::to_string(i))).id();
+      if (!is_leaf(body_->node(value))) known.emplace(value, i);
+    }
+    std::set<ValueId> wanted;  // as far as no result stands in between
+    std::vector<ValueId> open;
+    for (const NamedValue& output : body_->outputs()) open.push_back(output.value);
+    while (!open.empty()) {
+      const ValueId value = open.back();
+      open.pop_back();
+      if (value.node < 0 || !wanted.insert(value).second || known.contains(value)) continue;
+      for (const ValueId& input : body_->node(value).inputs) open.push_back(input);
+    }
+    std::erase_if(known, [&](const auto& each) { return !wanted.contains(each.first); });
+    if (!known.empty()) replace(known, wanted);
+  }
+
+  // The body with leaves in place of these results of the forward loop, and without what only they needed.
+  void replace(const std::map<ValueId, int>& known, const std::set<ValueId>& wanted) {
+    std::map<ValueId, Value> leaves;
+    for (const auto& [value, i] : known) leaves.emplace(value, new_leaf(Kind::step, body_->type(value), out(forward_.result(i))));
+    Rewrite rewrite(*body_);
+    for (const Node& node : body_->nodes())
+      if (is_leaf(node)) rewrite.copy(node);
+    for (const auto& [value, leaf] : leaves) rewrite.set(value, rewrite.moved(leaf.id()));
+    for (const Node& node : body_->nodes()) {
+      bool computed = false;
+      for (int o = 0; o < static_cast<int>(node.outputs.size()); ++o)
+        computed |= wanted.contains({node.id, o}) && !known.contains({node.id, o});
+      if (is_leaf(node) || !computed) continue;
+      rewrite.to().set_scope(node.scope);
+      rewrite.copy(node);
+      for (int o = 0; o < static_cast<int>(node.outputs.size()); ++o)
+        if (const auto leaf = leaves.find({node.id, o}); leaf != leaves.end()) rewrite.set(leaf->first, rewrite.moved(leaf->second.id()));
+    }
+    body_ = std::make_shared<Graph>(rewrite.finish());
   }
 
   std::vector<Value> apply() {

@@ -167,6 +167,8 @@ OPS = [
     ("attention", "x x x x", "", "y", JOB, "the mask does not fit the keys", "x2", ('["x", "x", "x", "x"]', '["x", "x", "x"]')),
     ("attention", "x x x", "", "o y", VJP + "attention'", "the sums of attention cannot be differentiated", "use its first result for the loss",
      ('["o", "y"]', '["y"]')),
+    ("scan", "z", '"carries": 0, "keep": true, "recompute": 2, "body": {"inputs": [], "program": [], "outputs": []}', "y", JOB, "and recompute exclude each other",
+     "one of the two", None),
     ("rotary", "z", "", "y", JOB, "rotary turns heads of features", "numbers [examples, steps, heads, features]", ('"in": ["z"]', '"in": ["x"]')),
     ("rotary", "x", '"width": 1', "y", JOB, "rotary turns pairs of features", "an even number, at most all", ('"width": 1', '"width": 2')),
     ("rotary", "x", '"heads": 4', "y", JOB, "rotary turns more heads than there are", "at most 3", ('"heads": 4', '"heads": 3')),
