@@ -7,6 +7,7 @@
 
 #include "cluster/launch/cluster_job.h"
 #include "cluster/launch/worker_gpus.h"
+#include "cluster/policy/policy.h"
 #include "repl/commands/command.h"
 #include "repl/commands/load.h"
 #include "repl/commands/train/detach.h"
@@ -238,6 +239,12 @@ void refuse_to_detach(const std::optional<Engine>& engine) {
   if (*why.first) throw Error(ErrorKind::usage, {"--detach", "cannot be used here", why.first, "", why.second});
 }
 
+// Sums of gradients by a fixed tree have the same bits for any number of workers: for the one of a plain run as well.
+void take_one_worker(const Job& job) {
+  if (options.dry_run || in_cluster(options.cluster)) return;
+  if (read_policy(job.json().find("averaging"), job.where()).shards > 0) options.cluster.workers = 1;
+}
+
 int train_here(const std::optional<Engine>& engine) {
   Detached detached;
   if (engine && engine->rank > 0) return train_for_engine(*engine, options.cluster, static_cast<int>(options.threads));
@@ -252,7 +259,7 @@ int train_here(const std::optional<Engine>& engine) {
   try {
     const std::unique_ptr<StoredRun> stored = StoredRun::begin(&options.out, &options.resume);
     Job job = job_to_train();
-    if (!engine) share_out_devices(&job);
+    if (!engine) share_out_devices(&job), take_one_worker(job);
     TrainerOptions trainer{.threads = static_cast<int>(options.threads)};
     // Workers choose their GPUs themselves: this machine may have others, or none.
     const bool alone = !engine && !in_cluster(options.cluster);
