@@ -12,10 +12,8 @@
 namespace perigee {
 namespace {
 
-constexpr double kFirstSeconds = 5;   // from the start to a first checkpoint, unless the job's schedule is faster
-constexpr size_t kMostJudged = 64;    // epochs to which the judge can go back
-constexpr double kImageSeconds = 30;  // so long a worker may take for an image before the run goes on without
-constexpr double kImageSecondsWhenStopping = 8;
+constexpr double kFirstSeconds = 5;  // from the start to a first checkpoint, unless the job's schedule is faster
+constexpr size_t kMostJudged = 64;   // epochs to which the judge can go back
 
 constexpr uint32_t kCoordinatorProcess = 0;  // in the timeline; workers have their ids
 constexpr uint8_t kRoundsRow = 1, kFormingRow = 2, kEvaluationRow = 3;
@@ -115,6 +113,7 @@ void ClusterSession::start(Coordinator& coordinator) {
   last_checkpoint_s_ = last_workers_s_ = now_s();
   log_.folder()->write_text("details.json", job_.details.dump() + "\n");
   if (judge_.rate_factor() != 1) tell_rate();
+  recall_link();
   log_.start(position(), about, resumed_from_);
 }
 
@@ -206,6 +205,7 @@ void ClusterSession::on_round(int64_t round, uint64_t generation, int64_t exampl
   totals_.bytes_up += figures.bytes_up;
   totals_.bytes_down += figures.bytes_down;
   totals_.bytes_across += figures.bytes_across;
+  watch_link(figures, workers, examples);
   most_workers_ = std::max(most_workers_, workers);
   Json more = Json(Json::Object{{"workers", workers}, {"generation", static_cast<int64_t>(generation)}});
   if (figures.residual_square >= 0) more.set("residual_norm", std::sqrt(figures.residual_square));  // of all workers together
@@ -330,18 +330,14 @@ void ClusterSession::tick() {
     last_checkpoint_round_ = std::max(last_checkpoint_round_, written.round);
     on_written(written.file, written.problem);
   }
-  // A wait without a deadline is a hang in the making.
-  const double patience = interrupted_ ? kImageSecondsWhenStopping : kImageSeconds;
-  if (image_request_ != 0 && now - image_since_s_ > patience) {
-    image_request_ = 0;
-    on_written("", "no worker sent it within " + std::to_string(static_cast<int>(patience)) + " s");
-  }
+  check_image(now);
   if (phase_ != Phase::over && now - last_workers_s_ >= options_.workers_every_s) {
     last_workers_s_ = now;
     show_workers();
   }
   if (!(outside_stop_ || stop_asked_) || interrupted_ || phase_ == Phase::over) return;
   interrupted_ = true;
+  stopping_since_s_ = now;
   if (phase_ == Phase::ending) phase_ = Phase::keeping;  // it was ending by itself, which may take too long for a waiting caller
   finish("");
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cluster/launch/cluster_job.h"
+#include "cluster/launch/link_fit.h"
 #include "cluster/ledger/file_ledger.h"
 #include "cluster/membership/coordinator.h"
 #include "cluster/membership/fault_log.h"
@@ -31,6 +32,7 @@ struct ClusterSessionOptions {
   Json about;                  // members of the "start" event
   double workers_every_s = 1;  // between two "workers" events
   std::string trace;           // the file of a timeline; empty: none
+  double stop_wait_s = 25;     // so long a run that is asked to end waits for its last checkpoint
 };
 
 class ClusterSession final : public CoordinatorEvents {
@@ -108,6 +110,12 @@ class ClusterSession final : public CoordinatorEvents {
   void end_run();
   void add_model_of_best(Json& event);
   void show_workers();
+  void check_image(double now);
+  std::string overdue(double now, uint64_t bytes, uint64_t total);
+  void watch_link(const Figures& figures, int workers, int64_t examples);
+  ExchangeCost mean_cost() const;
+  void keep_link();
+  void recall_link();
   double now_s() const;
 
   ClusterSessionOptions options_;
@@ -133,6 +141,10 @@ class ClusterSession final : public CoordinatorEvents {
   Json epoch_event_;
   int64_t epoch_ = 0;
   double phase_since_s_ = 0, image_since_s_ = 0;
+  uint64_t image_seen_ = 0;   // bytes of it ...
+  double image_heard_s_ = 0;  // ... and when the last of them came
+  double stopping_since_s_ = 0;
+  bool slow_told_ = false;  // that the last checkpoint takes long
   Json last_test_;
   int64_t last_test_round_ = -2;
 
@@ -160,6 +172,13 @@ class ClusterSession final : public CoordinatorEvents {
   double paused_since_s_ = 0;  // 0: it is not paused
   Figures totals_;
   int most_workers_ = 0;
+  struct LinkWatch {
+    ExchangeCost cost;  // sums
+    double examples = 0;
+    int64_t rounds = 0;
+    bool told = false;
+  };
+  LinkWatch link_watch_;
   uint64_t generation_ = 0;  // of the last round
   Json end_;
   std::optional<Error> error_;

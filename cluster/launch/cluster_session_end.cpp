@@ -1,6 +1,8 @@
 // Images that a worker sends become checkpoints and the model; and the end of the run, with the last of both.
 #include <algorithm>
 #include <cassert>
+#include <cmath>
+#include <cstdio>
 #include <utility>
 
 #include "cluster/launch/cluster_session.h"
@@ -12,6 +14,16 @@
 
 namespace perigee {
 
+namespace {
+
+constexpr double kImageSeconds = 30;  // so long nothing may come of an image before the run goes on without
+constexpr double kImageSecondsWhenStopping = 8;
+constexpr double kUsualStopWait = 25;
+constexpr double kMeasuredSeconds = 2;  // of an image that comes: then the rest of its time can be told
+constexpr double kLongSeconds = 5;      // which is told when it is as long as this
+
+}  // namespace
+
 // ---- images: checkpoints and the model ----
 
 // One image at a time: the next one that is wanted, or else what comes after them.
@@ -20,7 +32,8 @@ void ClusterSession::keep_next() {
   if (!kept_.empty()) {
     keeping_ = kept_.front();
     kept_.pop_front();
-    image_since_s_ = now_s();
+    image_since_s_ = image_heard_s_ = now_s();
+    image_seen_ = 0;
     image_request_ = coordinator_->request_image(keeping_ == Keep::model ? "model" : "checkpoint");
     assert(image_request_ != 0);  // one at a time
   } else if (phase_ == Phase::keeping) {
@@ -29,6 +42,44 @@ void ClusterSession::keep_next() {
   } else if (phase_ == Phase::ending) {
     end_run();
   }
+}
+
+// A wait without a deadline is a hang in the making; but through a slow link an image takes its time.
+void ClusterSession::check_image(double now) {
+  if (image_request_ == 0) return;
+  const auto [bytes, total] = coordinator_->image_progress();
+  if (bytes != std::exchange(image_seen_, bytes)) image_heard_s_ = now;
+  // Nothing may come of it before the exchange that is under way is over: who was told to wait does.
+  const double stopping =
+      bytes == 0 ? std::max(kImageSecondsWhenStopping, options_.stop_wait_s - kUsualStopWait) : kImageSecondsWhenStopping;
+  const double patience = interrupted_ ? stopping : kImageSeconds;
+  std::string problem;
+  if (now - image_heard_s_ > patience) problem = "no worker sent it within " + std::to_string(static_cast<int>(patience)) + " s";
+  else if (interrupted_) problem = overdue(now, bytes, total);
+  if (problem.empty()) return;
+  image_request_ = 0;
+  on_written("", problem);
+}
+
+// Somebody waits for this process to end, and may kill it: says how long that takes, and does not take longer than it may.
+std::string ClusterSession::overdue(double now, uint64_t bytes, uint64_t total) {
+  const double waited = now - stopping_since_s_, came = now - image_since_s_;
+  if (bytes == 0 || total < bytes || came < kMeasuredSeconds) return "";
+  const double rate = static_cast<double>(bytes) / came, left = static_cast<double>(total - bytes) / rate;
+  char text[240];
+  if (waited > options_.stop_wait_s) {
+    std::snprintf(text, sizeof text,
+                  "%.3g of its %.3g MB came in %.0f s, and the rest needs about %.0f s more; --stop-wait %.0fs would wait",
+                  static_cast<double>(bytes) * 1e-6, static_cast<double>(total) * 1e-6, came, left, std::ceil(1.2 * (waited + left)));
+    return text;
+  }
+  if (left < kLongSeconds || std::exchange(slow_told_, true)) return "";
+  const bool fits = waited + left <= options_.stop_wait_s;
+  std::snprintf(
+      text, sizeof text, "the last checkpoint comes at %.2g MB/s and needs about %.0f s more; %s", rate * 1e-6, left,
+      fits ? "a second signal ends without it" : "it is given up before that, unless the run was started with a longer --stop-wait");
+  warn(text);
+  return "";
 }
 
 void ClusterSession::on_image(uint64_t request, int64_t round, std::vector<std::byte> image) {
@@ -126,7 +177,9 @@ void ClusterSession::finish(std::string reason) {
   parts_.clear();
   kept_.clear();
   if (!interrupted_ && job_.parts.contains("test") && last_test_round_ != coordinator_->round()) parts_.push_back("test");
-  if (checkpoints_) kept_.push_back(Keep::last);
+  // One that has been on its way for long would only make the next one late.
+  const bool comes = interrupted_ && image_request_ != 0 && keeping_ != Keep::model && now_s() - image_since_s_ > kMeasuredSeconds;
+  if (checkpoints_ && !comes) kept_.push_back(Keep::last);
   if (!interrupted_) kept_.push_back(Keep::model);
   evaluate_next();
 }
@@ -135,6 +188,7 @@ void ClusterSession::end_run() {
   const Position reached = position();
   Json closing = Json::object();
   log_.add_closing_figures(closing, reached);
+  keep_link();
   coordinator_->stop(interrupted_ ? "interrupted" : stop_reason_.empty() ? "finished" : stop_reason_, !interrupted_);
   faults_.flush();
   Json event = log_.end_event(reached);

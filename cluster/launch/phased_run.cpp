@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 constexpr const char* kResult = "/result.json";  // of a phase that is finished
 constexpr size_t kMostResult = 1 << 26;
 
-double number(const Json& event, const char* key) {
+double number_at(const Json& event, const char* key) {
   const Json* value = event.find(key);
   return value && value->is_number() ? value->as_number() : 0;
 }
@@ -39,9 +39,9 @@ bool interrupted(const Json& end) {
 }  // namespace
 
 void PhasedRun::Sums::add(const Json& end) {
-  steps += number(end, "steps");
-  epochs += number(end, "epochs");
-  seconds += number(end, "seconds");
+  steps += number_at(end, "steps");
+  epochs += number_at(end, "epochs");
+  seconds += number_at(end, "seconds");
 }
 
 PhasedRun::PhasedRun(const Job& job, ClusterSessionOptions options, Train train)
@@ -134,7 +134,7 @@ void PhasedRun::on_event(size_t phase, const Json& event) {
   if (is_kind(event, "end")) return;  // told when its folder has everything
   Json told = counted_on(event);
   if (is_kind(event, "start")) {
-    examples_ = std::max<int64_t>(1, static_cast<int64_t>(number(event, "examples")));
+    examples_ = std::max<int64_t>(1, static_cast<int64_t>(number_at(event, "examples")));
     told.set("name", job_.name());
     double planned = 0;
     for (size_t i = 0; i < phases_; ++i) planned += static_cast<double>(examples_planned(phase_job(job_, i), examples_));
@@ -144,7 +144,7 @@ void PhasedRun::on_event(size_t phase, const Json& event) {
     return tell_phase(phase, event);
   }
   if (is_kind(event, "epoch")) told.set("phase", static_cast<int64_t>(phase) + 1);
-  if (told.find("progress")) told.set("progress", progress(phase, number(event, "progress")));
+  if (told.find("progress")) told.set("progress", progress(phase, number_at(event, "progress")));
   if (phase + 1 < phases_) told.erase("eta_s");  // it is that of the phase
   tell(told);
 }
@@ -154,9 +154,9 @@ void PhasedRun::tell_phase(size_t phase, const Json& start) {
                          {"phase", static_cast<int64_t>(phase) + 1},
                          {"of", static_cast<int64_t>(phases_)},
                          {"name", phase_name(job_, phase)},
-                         {"step", static_cast<int64_t>(before_.steps + number(start, "step"))},
+                         {"step", static_cast<int64_t>(before_.steps + number_at(start, "step"))},
                          {"epochs_done", static_cast<int64_t>(before_.epochs)},
-                         {"parameters", static_cast<int64_t>(number(start, "parameters"))}}));
+                         {"parameters", static_cast<int64_t>(number_at(start, "parameters"))}}));
 }
 
 // The last phase's results are those of the run.

@@ -33,7 +33,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions given, Clock& c, Rng& r, Tra
       mirror(ledger, [this](std::span<const std::byte> record) { on_appended(record); }),
       books(mirror, options.examples, options.planned, order_of(options)),
       in_force(options.memberships),
-      sender(t),
+      sender(t, c),
       protocols(*this),
       rounds(&protocols.first()),
       control(options.policy) {
@@ -435,6 +435,7 @@ void Coordinator::request_evaluation(const std::string& part, int64_t examples) 
 void Coordinator::expect_workers(int count) { core_->expect_workers(count); }
 void Coordinator::release() { core_->release(); }
 uint64_t Coordinator::request_image(const std::string& what) { return core_->request_image(what); }
+std::pair<uint64_t, uint64_t> Coordinator::image_progress() const { return {core_->receiver.received(), core_->receiver.total()}; }
 void Coordinator::set_resume(int64_t round, SharedBytes image) { core_->set_resume(round, std::move(image)); }
 void Coordinator::set_session(std::string json) { core_->set_session(std::move(json)); }
 void Coordinator::steer(const Json& command) { core_->steer(command); }

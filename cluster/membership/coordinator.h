@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cluster/ledger/ledger.h"
@@ -70,9 +71,9 @@ struct CoordinatorOptions {
   double take_over_ms = 0;  // for so long it waits for them; 0: for ever
   uint64_t generation = 0;  // the newest that the standby heard of
   std::vector<Membership> memberships;  // that may be in force, as far as the standby was told
-  std::string old_coordinator;          // where it was: it is told that it is one no more
   std::map<WorkerId, Named> who;        // their workers, for people
   std::string steering;                 // JSON: what was asked of the run before; empty: nothing
+  std::string old_coordinator;          // where it was: it is told that it is one no more
   int64_t resume_round = -1;  // of the checkpoint that the run continues from; records above it become void unless a worker holds more
   SharedBytes resume_image;   // handed to the first worker when no worker holds a result
 };
@@ -165,6 +166,8 @@ class Coordinator final : public TransportEvents {
 
   bool expects_back() const;  // a worker that was sent away will soon ask again: it would wait long for one who is gone
   bool established() const;   // it has been granted the run; of a standby: it has taken over
+  // Bytes that have come of the image that is asked for now, and how many it has.
+  std::pair<uint64_t, uint64_t> image_progress() const;
   RoundView round_view() const;
   int64_t round() const;                                 // committed
   std::optional<uint64_t> hash_of(int64_t round) const;  // of the parameters after one of the last rounds

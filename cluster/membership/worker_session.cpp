@@ -28,7 +28,7 @@ WorkerCore::WorkerCore(WorkerOptions given, Clock& c, Rng& r, Transport& t, Repl
       job(options.job_id),
       times(options.trace, kLoopRow),
       links(t, c),
-      sender(t, kMaxWorkers + kMaxTransfers),
+      sender(t, c, kMaxWorkers + kMaxTransfers),
       round([this](WorkerId to, int64_t number, const Chunk& chunk, std::span<const std::byte> body) {
         return send_chunk(to, number, chunk, body);
       }),

@@ -15,13 +15,24 @@ bool ImageSender::add(PeerId peer, const FrameHeader& header, Image first, Share
   return true;
 }
 
+// A piece was taken: the one before it has left by now.
+void ImageSender::adapt(Transfer& transfer) const {
+  constexpr uint64_t kLongNs = 100'000'000, kShortNs = 25'000'000;
+  const uint64_t now = clock_.now_ns(), took = now - transfer.sent_ns;
+  if (transfer.sent_ns != 0 && took > kLongNs) transfer.piece = std::max(kLeastPiece, transfer.piece / 2);
+  if (transfer.sent_ns != 0 && took < kShortNs) transfer.piece = std::min(kChunkBytes, 2 * transfer.piece);
+  transfer.sent_ns = now;
+}
+
 bool ImageSender::push(Transfer& transfer) {
   Image& image = transfer.image;
   do {
     std::span<const std::byte> body;
-    if (transfer.bytes) body = std::span(*transfer.bytes).subspan(image.offset, std::min<size_t>(kChunkBytes, image.total - image.offset));
+    if (transfer.bytes)
+      body = std::span(*transfer.bytes).subspan(image.offset, std::min<size_t>(transfer.piece, image.total - image.offset));
     if (!transport_.send(transfer.peer, encode(image, transfer.header, body.size()), body)) return false;
     image.offset += body.size();
+    adapt(transfer);
     image.log.clear();  // goes with the first only
   } while (image.offset < image.total);
   return true;

@@ -14,10 +14,13 @@ namespace perigee {
 inline constexpr uint64_t kMaxImageBytes = uint64_t{1} << 36;
 inline constexpr size_t kMaxTransfers = 64;  // at a time, of one node
 
-// Sends as much as each receiver's queue takes, and goes on when it has room again.
+// Sends as much as each receiver's queue takes, and goes on when it has room again. Through a slow link in small pieces: a heartbeat waits
+// for the piece before it.
 class ImageSender {
  public:
-  explicit ImageSender(Transport& transport, size_t most = kMaxTransfers) : transport_(transport), most_(most) {}
+  static constexpr size_t kFirstPiece = 64 << 10, kLeastPiece = 32 << 10;  // smaller ones would only queue up in the transport
+
+  ImageSender(Transport& transport, Clock& clock, size_t most = kMaxTransfers) : transport_(transport), clock_(clock), most_(most) {}
   // `header` names job and generation. False: too many transfers already.
   bool add(PeerId peer, const FrameHeader& header, Image first, SharedBytes bytes);
   void on_writable(PeerId peer);
@@ -30,10 +33,14 @@ class ImageSender {
     FrameHeader header;
     Image image;
     SharedBytes bytes;
+    size_t piece = kFirstPiece;
+    uint64_t sent_ns = 0;  // when the last piece was taken
   };
+  void adapt(Transfer& transfer) const;
   bool push(Transfer& transfer);  // true: all is sent
 
   Transport& transport_;
+  Clock& clock_;
   size_t most_;
   std::vector<Transfer> transfers_;
 };
@@ -49,13 +56,15 @@ class ImageReceiver {
   PeerId from() const { return from_; }
   uint64_t request() const { return request_; }
   Progress on_image(PeerId from, Image& image, std::span<const std::byte> body);
+  uint64_t total() const { return total_; }  // bytes that are to come, as claimed; 0: nothing has come yet
 
   // Once complete.
   int64_t round() const { return round_; }
   uint64_t hash() const { return hash_; }
   std::vector<LogEntry>& log() { return log_; }
   std::vector<std::byte>& bytes() { return bytes_; }
-  const std::string& why() const { return why_; }  // once failed
+  uint64_t received() const { return bytes_.size(); }  // so far
+  const std::string& why() const { return why_; }      // once failed
 
  private:
   PeerId from_ = 0;

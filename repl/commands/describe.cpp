@@ -5,10 +5,12 @@
 #include "cluster/launch/describe_job.h"
 #include "repl/commands/command.h"
 #include "repl/commands/describe/averaging.h"
+#include "repl/commands/describe/link.h"
 #include "repl/commands/describe/table.h"
 #include "repl/commands/load.h"
 #include "repl/signals.h"
 #include "src/core/error.h"
+#include "src/io/file.h"
 #include "src/nn/describe_network.h"
 #include "src/run/checkpoint.h"
 #include "src/train/device/device_memory_json.h"
@@ -21,6 +23,7 @@ struct Options {
   std::vector<std::string> settings;
   std::string device;
   std::string format = "text";
+  std::string bandwidth, step_time;
   bool json = false, workers = false;
 } options;
 
@@ -31,6 +34,8 @@ void declare(CLI::App& app) {
   app.add_option("--format", options.format, "text or json: how the description is printed")->check(CLI::IsMember({"text", "json"}));
   app.add_flag("--workers", options.workers,
                "also what several workers would do: averaging, bytes that they send, where the data come from");
+  app.add_option("--bandwidth", options.bandwidth, "of each machine's link: says whether the averaging fits it, as in 2Mbit");
+  app.add_option("--step-time", options.step_time, "of one step on one machine, for --bandwidth; without it a step is measured here: 12ms");
   app.add_flag("--json", options.json, "print the job as JSON");
 }
 
@@ -128,13 +133,15 @@ void print_job(const Json& job) {
   std::printf("effective batch %lld; %.0f steps an epoch; learning rate at the start %g\n", integer(job, "effective_batch"),
               number(job, "steps_per_epoch"), number(job, "learning_rate"));
   print_precision(at(job, "precision"));
-  if (!options.workers) {  // on one machine its policy does nothing
+  const Json* link = job.find("link");
+  if (!options.workers && !link) {  // on one machine its policy does nothing
     if (yes(job, "names_averaging")) std::printf("a policy for several workers: `perigee describe --workers` says what they would do\n");
     return;
   }
   print_averaging(at(job, "averaging"));
   print_codec(at(job, "codec"));
   print_placement(at(job, "placement"));
+  if (link) print_link(*link);
 }
 
 int run() {
@@ -153,7 +160,10 @@ int run() {
     print_json(job.canonical());
     return 0;
   }
-  const Json described = describe_job(job);
+  Json described = describe_job(job);
+  const std::string folder = folder_exists(options.what) ? options.what : "";
+  Json link = describe_link(job, at(described, "averaging"), {options.bandwidth, options.step_time, folder});
+  if (!link.is_null()) described.set("link", std::move(link));
   if (options.format == "json") print_json(described);
   else print_job(described);
   return 0;

@@ -11,6 +11,7 @@
 #include "cluster/launch/launcher.h"
 #include "cluster/launch/phased_run.h"
 #include "cluster/launch/worker_main.h"
+#include "repl/commands/quantity.h"
 #include "repl/signals.h"
 #include "src/core/cores.h"
 #include "src/core/error.h"
@@ -45,6 +46,9 @@ void declare_cluster_options(CLI::App& app, ClusterOptions* options) {
       ->group("Cluster");
   app.add_option("--restarts", options->restarts, "of a worker here that does not come to train, N/PERIOD; the default is 5/60s")
       ->group("Cluster");
+  app.add_option("--stop-wait", options->stop_wait,
+                 "so long a run that is asked to end waits for its last checkpoint, as in 2min; the default is 25s")
+      ->group("Cluster");
   app.add_flag("--record", options->record, "of an asynchronous run, write down what `perigee replay` needs to train it again bit for bit")
       ->group("Cluster");
   app.add_option("--engine", options->engine, "the scheduler that started this process: auto, none, or a name of `perigee doctor`")
@@ -60,6 +64,7 @@ bool in_cluster(const ClusterOptions& options) {
                                     {"--lease", !options.lease.empty()},
                                     {"--secret", !options.secret.empty()},
                                     {"--restarts", !options.restarts.empty()},
+                                    {"--stop-wait", !options.stop_wait.empty()},
                                     {"--record", options.record}})
     if (given)
       throw Error(ErrorKind::usage,
@@ -78,6 +83,7 @@ std::string cluster_arguments(const ClusterOptions& options) {
                                     {" --advertise ", options.advertise},
                                     {" --interface ", options.interface_cidr},
                                     {" --restarts ", options.restarts},
+                                    {" --stop-wait ", options.stop_wait},
                                     {" --lease ", options.lease},
                                     {" --standby ", options.standby}})
     if (!value.empty()) text += name + value;
@@ -209,6 +215,7 @@ Json launch_run(const Job& job, const ClusterOptions& options, const Engine* eng
         {.where = "--lease", .what = "is no address of etcd", .got = options.lease, .expected = "etcd://HOST:PORT,HOST:PORT,.../NAME"});
   launch.record = options.record;
   launch.restarts = options.restarts;
+  if (!options.stop_wait.empty()) session.stop_wait_s = parse_duration(options.stop_wait, "--stop-wait");
   if (!options.standby.empty() && (engine || (options.agents.empty() && options.listen.empty())))
     throw Error(ErrorKind::usage, {.where = "--standby",
                                    .what = "these workers end with this process: none would be left to go on with",

@@ -19,7 +19,7 @@ struct ClusterOptions {
   int64_t workers = 0, min_workers = 0;
   std::vector<std::string> agents;
   std::string listen, secret, advertise, interface_cidr, standby, lease, engine = "auto";
-  std::string restarts;
+  std::string restarts, stop_wait;
   bool record = false;
 };
 

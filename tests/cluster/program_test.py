@@ -386,6 +386,31 @@ def a_mean_by_examples_of_weighted_ones_is_told():
             assert told == bool(weight and codec), (weight, codec, train.tail())
 
 
+def a_plain_run_of_shards_has_the_bits_of_any_number_of_workers():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=1, averaging={"type": "allreduce", "shards": 4},
+                          data={**harness.JOB["data"], "batch": 64, "global_batch": 64})
+        models = []
+        for workers in ((), ("--workers", "1"), ("--workers", "2")):
+            train = cluster.train("--threads", "1", *workers)
+            end = end_of(train)
+            models.append(tensors_of(cluster.folder / end["model"]))
+        assert models[0] == models[1] == models[2], [name for name in models[0] if len({m[name] for m in models}) > 1]
+
+
+def describe_says_whether_the_averaging_fits_a_link():
+    with Cluster() as cluster:
+        cluster.write_job(network=[{"type": "dense", "out": 400, "activation": "relu"}, {"type": "dense", "out": 10}])
+        link = ("describe", "job.json", "--step-time", "1ms", "--bandwidth")
+        status, out, err = cluster.run(*link, "2Mbit")
+        assert status == 0 and "warning: averaging 'periodic' does not fit the link" in out and "codec = \"int4\" } would leave" in out, (out, err)
+        status, out, err = cluster.run(*link, "2Mbit", "--format", "json")
+        told = json.loads(out)["link"]
+        assert told["training_share"] < 0.01 and "pg.averaging." in told["warning"] and not told["measured"], told
+        status, out, err = cluster.run(*link, "10Gbit")
+        assert status == 0 and "link: 4 ms of training" in out and "warning" not in out, (out, err)
+
+
 def mistakes_are_explained():
     with Cluster() as cluster:
         status, _, err = cluster.run("train", "job.json", "--listen", "0.0.0.0:0")
@@ -419,5 +444,6 @@ if __name__ == "__main__":
         a_run_that_went_back_does_not_resume_what_it_left,
         a_killed_launcher_takes_its_workers_along_and_resumes, workers_under_an_agent_outlive_their_launcher,
         workers_end_with_their_agent, eval_and_predict_share_the_work, an_agent_opens_data_only_under_its_root, a_mean_by_examples_of_weighted_ones_is_told,
+        a_plain_run_of_shards_has_the_bits_of_any_number_of_workers, describe_says_whether_the_averaging_fits_a_link,
         mistakes_are_explained
     ])

@@ -2,6 +2,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 
@@ -274,6 +275,41 @@ def narrow_network(world, rng, blows):
         if len(lost) > 1:  # one, because the machine is busy, is permitted
             raise Failure(f"healthy workers were taken for lost: {lost[:3]}")
         world.interrupt()
+
+
+@fault("F6", repeat=1, policies=("periodic",))
+def stop_on_a_narrow_network(world, rng, blows):
+    """2 Mbit/s for each worker: the run says that its policy does not fit and which would; asked to end, it says how long its last checkpoint
+    takes, gives it up where it may not take so long, and waits where it may."""
+    with Net(2) as net:
+        for index in range(2):
+            net.limit(index, 2)
+        world.write_job(epochs=20_000, hidden='pg.dense { 400, activation = "relu" },', checkpoint="every_epochs = 10000",
+                        averaging="periodic { every = 16, deadline_ms = 60000 }")
+        for wait in ("3s", "3min"):
+            again = world.coordinator is not None
+            world.start_coordinator("--stop-wait", wait, resume=again, host="10.77.0.1", prefix=net.inside("hub"))
+            for index in range(2):
+                world.start_worker(f"w{index}", join=world.address, prefix=net.inside(f"w{index}")).expected = None
+            mark = world.events.mark()
+            world.steps(2, mark, workers=2)
+            asked = monotonic()
+            world.coordinator.signal(signal.SIGTERM)
+            code, said = world.coordinator.wait(240), world.coordinator.stderr()
+            world.figures.add(f"narrow network, --stop-wait {wait}: from SIGTERM to the end ms", 1000 * (monotonic() - asked))
+            end = [e for e in world.events.since(mark) if e.get("event") == "end"]
+            written = "no checkpoint was written" not in said and end and end[0].get("checkpoint")
+            lost = [e for e in world.events.since(mark) if e.get("event") == "worker_lost"]
+            if code != 128 + signal.SIGTERM or bool(written) != (wait == "3min") or len(lost) > 1 or "needs about" not in said:
+                raise Failure(f"--stop-wait {wait}: ended with {code}: {end}, lost {lost[:2]}: {said[-1500:]}")
+            if not again and not ("does not fit the link" in said and "pg.averaging." in said):
+                raise Failure(f"it does not say that the policy does not fit: {said[-1500:]}")
+            if again and said.find("does not fit the link") > 200:
+                raise Failure(f"it knows before it begins that the policy does not fit, and does not say so: {said[-1500:]}")
+            for child in world.children:
+                child.close()
+            world.children.clear()
+        world.finished = True
 
 
 @fault("F7", repeat=3, policies=("allreduce",))

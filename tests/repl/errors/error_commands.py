@@ -95,6 +95,7 @@ CASES = [
     forecast("--sweep average_optimizer", "changes what is measured", "give it with --set, in a forecast of its own", None, "--sweep",
              "average_optimizer=true"),
     bare("--step-time", "takes no time; got '0ms', expected more than 0", "", ("0ms", "1ms"), "simulate", "kept.lua", "--step-time", "0ms"),
+    bare("--step-time", "says how a link is used, but none is given", "add --bandwidth 2Mbit", None, "describe", "kept.lua", "--step-time", "1ms"),
     bare("--parameters", "goes with --step-time only", "a step is measured with the job's own network and data", None, "simulate", "kept.lua",
          "--parameters", "100"),
     forecast("--examples", "is only half of what replaces the data set", "give --parameters and --examples, or neither", None, "--examples", "100"),
