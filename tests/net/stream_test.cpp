@@ -117,6 +117,21 @@ TEST_P(NetTest, AFloodOfStrangersKeepsNobodyOut) {
   EXPECT_TRUE(server.lost.empty()) << "the user heard of strangers";
 }
 
+TEST_P(NetTest, WhoHasBegunToSpeakKeepsItsPlaceBeforeTheSilent) {
+  EchoServer server(loop_, credentials(), {.max_pending = 4, .handshake_ms = 60'000});
+  const std::string address = server.streams.listen("127.0.0.1:0");
+  const auto port = static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+  RawSocket begun = RawSocket::connected(port);
+  const std::string_view words = GetParam() ? std::string_view("\x16\x03\x01\x02\x00\x01", 6) : "half a li";
+  begun.write(std::as_bytes(std::span(words)));
+  std::vector<RawSocket> silent;  // all of them wait to be accepted, in one go
+  for (int i = 0; i < 20; ++i) silent.push_back(RawSocket::connected(port));
+  ASSERT_TRUE(run_until(loop_, [&] { return server.streams.counters().accepted == 21; }));
+  EXPECT_FALSE(begun.ended());
+  EXPECT_EQ(server.streams.pending(), 4u);
+  EXPECT_EQ(server.streams.counters().pending_dropped, 17u);
+}
+
 TEST_P(NetTest, AHalfOpenPeerIsEndedAtTheHandshakesDeadline) {
   EchoServer server(loop_, credentials(), {.handshake_ms = 100});
   const std::string address = server.streams.listen("127.0.0.1:0");
