@@ -19,7 +19,7 @@ struct Type {
   size_t size = 0;                     // bytes of an element
   char padding = '\0';                 // of a text that is shorter
   uint64_t count = 1;                  // of an array of numbers
-  std::vector<Member> members = {};    // of a compound; one, without a name, of an array
+  std::vector<Member> members;         // of a compound; one, without a name, of an array
   std::string what = {};               // of other kinds: for errors
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "src/data/table/steps/large.h"
 
@@ -295,7 +296,7 @@ Piece piece_of(const Column& column, size_t row) {
 
 }  // namespace
 
-TextTable::TextTable() : slots_(64, -1) {}
+TextTable::TextTable() : slots_(64) {}
 
 std::string_view TextTable::text(size_t number) const {
   const uint64_t begin = number == 0 ? 0 : ends_[number - 1];
@@ -303,39 +304,38 @@ std::string_view TextTable::text(size_t number) const {
 }
 
 // Where the text is, or would be.
-size_t TextTable::slot_of(std::string_view wanted, uint64_t hash) const {
-  size_t slot = hash & (slots_.size() - 1);
-  while (slots_[slot] >= 0) {
-    const auto number = static_cast<size_t>(slots_[slot]);
-    if (hashes_[number] == hash) {
-      const std::string_view here = text(number);
-      if (here.size() == wanted.size() && (here.size() < 8 || here == wanted)) break;
-    }
-    slot = (slot + 1) & (slots_.size() - 1);
+inline const TextTable::Slot& TextTable::slot_of(std::string_view wanted, uint64_t hash) const {
+  const size_t mask = slots_.size() - 1;
+  for (size_t at = hash & mask;; at = (at + 1) & mask) {
+    const Slot& slot = slots_[at];
+    if (slot.number < 0) return slot;
+    if (slot.hash != hash || slot.size != wanted.size()) continue;
+    if (wanted.size() < 8 || text(static_cast<size_t>(slot.number)) == wanted) return slot;
   }
-  return slot;
 }
 
-int64_t TextTable::find(std::string_view wanted, bool there) const { return slots_[slot_of(wanted, hash_text(wanted, there))]; }
+int64_t TextTable::find(std::string_view wanted, bool there) const { return slot_of(wanted, hash_text(wanted, there)).number; }
 
 int64_t TextTable::add(std::string_view wanted, bool there) {
   const uint64_t hash = hash_text(wanted, there);
-  const size_t slot = slot_of(wanted, hash);
-  if (slots_[slot] >= 0) return slots_[slot];
+  const Slot& slot = slot_of(wanted, hash);
+  if (slot.number >= 0) return slot.number;
   const auto number = static_cast<int32_t>(ends_.size());
-  slots_[slot] = number;
+  slots_[static_cast<size_t>(&slot - slots_.data())] = {hash, static_cast<uint32_t>(wanted.size()), number};
   bytes_ += wanted;
   ends_.push_back(bytes_.size());
-  hashes_.push_back(hash);
-  if (ends_.size() * 2 > slots_.size()) {
-    slots_.assign(slots_.size() * 4, -1);
-    for (size_t n = 0; n < hashes_.size(); ++n) {
-      size_t at = hashes_[n] & (slots_.size() - 1);
-      while (slots_[at] >= 0) at = (at + 1) & (slots_.size() - 1);
-      slots_[at] = static_cast<int32_t>(n);
-    }
-  }
+  if (ends_.size() * 2 > slots_.size()) grow();
   return number;
+}
+
+void TextTable::grow() {
+  const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(slots_.size() * 4));
+  for (const Slot& slot : old) {
+    if (slot.number < 0) continue;
+    size_t at = slot.hash & (slots_.size() - 1);
+    while (slots_[at].number >= 0) at = (at + 1) & (slots_.size() - 1);
+    slots_[at] = slot;
+  }
 }
 
 bool add_texts(const Column& column, size_t most, TextTable& table) {

@@ -53,10 +53,17 @@ class TextTable {
   std::string_view text(size_t number) const;
 
  private:
-  size_t slot_of(std::string_view text, uint64_t hash) const;
+  // What the loops look at: of a short text it says everything.
+  struct Slot {
+    uint64_t hash = 0;
+    uint32_t size = 0;
+    int32_t number = -1;
+  };
+  const Slot& slot_of(std::string_view text, uint64_t hash) const;
+  void grow();
   std::string bytes_;
-  std::vector<uint64_t> ends_, hashes_;
-  std::vector<int32_t> slots_;
+  std::vector<uint64_t> ends_;
+  std::vector<Slot> slots_;
 };
 
 // Adds what a column of texts has; false beyond `most` of them.
