@@ -1,4 +1,4 @@
-// What tables are written as is what is read again: every type, gaps, empty texts and lists, in one file and in several.
+// Tables are read again as they were written: every type, gaps, empty texts and lists, in one file and in several.
 #include <gtest/gtest.h>
 
 #include <cmath>

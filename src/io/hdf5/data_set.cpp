@@ -1,4 +1,4 @@
-// What the messages of a data set say: its shape, the type of its elements, where they lie.
+// The messages of a data set: its shape, the type of its elements, where they lie.
 #include <algorithm>
 
 #include "src/core/error.h"

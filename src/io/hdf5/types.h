@@ -29,12 +29,12 @@ struct Member {
   Type type = {};
 };
 
-// Of whole numbers and truth values; those above 2^63 - 1 wrap: whole_fits() tells.
+// A whole number or a truth value; those above 2^63 - 1 wrap: whole_fits() tells.
 int64_t whole_of(const Type& type, const std::byte* element);
 bool whole_fits(const Type& type, const std::byte* element);
-// Of any number.
+// Any number.
 double real_of(const Type& type, const std::byte* element);
-// Of a text of fixed size.
+// A text of fixed size.
 std::string_view text_of(const Type& type, const std::byte* element);
 
 }  // namespace perigee::hdf5

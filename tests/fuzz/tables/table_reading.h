@@ -1,4 +1,4 @@
-// What the fuzz programs of tables' formats share: whatever is accepted has columns as long as its rows, can be written as text, and has taken no more
+// The fuzz programs of tables' formats share this: whatever is accepted has columns as long as its rows, can be written as text, and has taken no more
 // than 64 MiB at any time, of a file of up to 1 MiB.
 #pragma once
 

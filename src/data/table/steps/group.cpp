@@ -130,7 +130,7 @@ class Numbers {
     }
   }
 
-  // Of a column whose moments are known already.
+  // The moments of a column, where they are known already.
   void set(Moments moments) {
     seen_ = std::move(moments.count);
     mean_ = std::move(moments.mean);

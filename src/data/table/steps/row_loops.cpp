@@ -260,7 +260,7 @@ namespace {
 
 constexpr uint64_t kMix = 0x9e3779b97f4a7c15;
 
-// What is shorter than eight bytes as a number; `there`: eight bytes may be read.
+// A text of less than eight bytes as a number; `there`: eight bytes may be read.
 uint64_t short_text(const char* p, size_t size, bool there) {
   uint64_t bits = 0;
   if (there && std::endian::native == std::endian::little) return size == 0 ? 0 : first_eight(p) & ~uint64_t{0} >> (64 - 8 * size);
@@ -439,7 +439,7 @@ void add_moments(const T* values, const std::vector<int64_t>& groups, bool squar
     out.squares[g] += distance * distance;
     rest[g] += distance;
   }
-  // What rounding left of the mean (Chan, Golub, LeVeque: Algorithms for Computing the Sample Variance, 1983).
+  // Rounding leaves something of the mean (Chan, Golub, LeVeque: Algorithms for Computing the Sample Variance, 1983).
   for (size_t g = 0; g < rest.size(); ++g)
     if (out.count[g] > 0) out.squares[g] = std::max(0.0, out.squares[g] - rest[g] * rest[g] / static_cast<double>(out.count[g]));
 }

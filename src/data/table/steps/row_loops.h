@@ -53,7 +53,7 @@ class TextTable {
   std::string_view text(size_t number) const;
 
  private:
-  // What the loops look at: of a short text it says everything.
+  // The loops look at slots: of a short text they say everything.
   struct Slot {
     uint64_t hash = 0;
     uint32_t size = 0;
@@ -87,19 +87,19 @@ void count_groups(const std::vector<int64_t>& groups, std::vector<int64_t>& coun
 // table[key - least] for each row; -1 outside the table.
 void look_up(const Column& column, int64_t least, const std::vector<int64_t>& table, std::vector<int64_t>& out);
 
-// Of each group: how many, their mean, and the sum of the squares of the distances from it.
+// Each group's count, mean, and the sum of the squares of the distances from it.
 struct Moments {
   std::vector<int64_t> count;
   std::vector<double> mean, squares;
 };
-// Of a column without gaps, in two passes: sums, then distances with a correction. False: a sum is not finite.
+// The moments of a column without gaps, in two passes: sums, then distances with a correction. False: a sum is not finite.
 bool moments_of(const Column& column, const std::vector<int64_t>& groups, size_t count, bool squares, Moments& out);
 
 // The sums of the last `window` values of each of these rows, of the rows there are at the begin; of a column without gaps. Each is added up in the
 // order of its rows, so that it does not depend on where the sequence begins.
 void moving_sums(const Column& column, int64_t begin, int64_t end, int64_t window, double* out);
 
-// Of a column of reals: of those that are finite, how many, mean, squares, least and greatest, in one pass over the memory.
+// The finite ones of a column of reals: how many, mean, squares, least and greatest, in one pass over the memory.
 struct Measures {
   int64_t count = 0;
   double mean = 0, squares = 0, least = 0, most = 0;

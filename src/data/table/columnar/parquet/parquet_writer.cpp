@@ -157,7 +157,7 @@ class ParquetWriter : public TableWriter {
     return chunk;
   }
 
-  // Of a list each number is a value; an empty list and a missing one are a value of a level each.
+  // Each number of a list is a value; an empty list and a missing one are a value of a level each.
   static int64_t put_all_levels(const Column& column, std::string& page) {
     std::vector<uint32_t> defined, repeated;
     for (int64_t r = 0; r < column.size(); ++r) {

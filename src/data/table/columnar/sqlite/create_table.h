@@ -1,4 +1,4 @@
-// What a CREATE TABLE statement says of a table's columns, as SQLite keeps it in its schema.
+// The columns of a table by its CREATE TABLE statement, as SQLite keeps it in its schema.
 #pragma once
 
 #include <cstdint>

@@ -109,7 +109,7 @@ class SqliteFile : public ColumnarFile {
     }
   }
 
-  // What rows have that are older than the column.
+  // Rows that are older than the column have this value.
   Cell default_of(const DeclaredColumn& column) const {
     const std::string& text = column.otherwise;
     if (text.empty() || text == "NULL" || text == "null") return {};

@@ -12,7 +12,7 @@ constexpr int64_t kMostFeatures = 65536;
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
-// What stands between blanks; false at the end of the line or before a comment.
+// The next word between blanks; false at the end of the line or before a comment.
 bool next_word(const char*& p, const char* end, std::string_view& word) {
   while (p < end && is_blank(*p)) ++p;
   if (p == end || *p == '#') return false;

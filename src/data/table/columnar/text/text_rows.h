@@ -1,4 +1,4 @@
-// What formats of lines have in common: chunks of whole lines, and errors that name line and column.
+// Formats of lines have this in common: chunks of whole lines, and errors that name line and column.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a workbook (.xlsx, ECMA-376) says beside its sheets: which there are, the texts that cells share, which styles are dates.
+// A workbook (.xlsx, ECMA-376) beside its sheets: which there are, the texts that cells share, which styles are dates.
 #pragma once
 
 #include <cstdint>
