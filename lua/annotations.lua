@@ -160,6 +160,17 @@ put "---A description alone: an optimiser, a schedule, a loss, an averaging poli
 local entries, common = help.entries()
 put_options("perigee.LayerOptions", { options = common })
 put_options("perigee.Experiment", { options = native.job_keys "" })
+for _, each in ipairs {
+  { "perigee.WordVectorOptions", "word_vectors", { sequences = "table", labels = "string[]", progress = "function", out = "string" } },
+  { "perigee.NeighbourOptions", "neighbours", {} },
+} do
+  put_options(each[1], help.members(each[2])[1])
+  out[#out] = nil -- the class goes on
+  for _, name in ipairs { "sequences", "labels", "progress", "out" } do
+    if each[3][name] then put("---@field %s? %s", name, each[3][name]) end
+  end
+  put ""
+end
 for _, module in ipairs(sorted(package.preload)) do
   if module:match "^perigee%." and native.module_text(module) then put_classes(module) end
 end

@@ -22,6 +22,8 @@ local chapters = {
   { "metric", "Evaluations", '`metrics = { "NAME" }`, or with options `metrics = { pg.metric.NAME { ... } }`.' },
   { "source", "Data sources", "`pg.data.NAME { ... }`. Sources of sources are also methods: `source:split { 0.8, 0.2 }`." },
   { "transform", "Transforms", "`source:map { pg.transform.NAME { ... } }`." },
+  { "word_vectors", "Word vectors", "`pg.word_vectors { ... }`; with dashes, options of `perigee vectors train`: `--least-subword 3`." },
+  { "neighbours", "Near rows", "`pg.neighbours(x, { ... })`." },
   { "policy", "Averaging policies", "`averaging = pg.averaging.NAME { ... }`: how several workers are kept together." },
   { "codec", "Codecs", '`codec = "NAME"`, or with options `codec = { type = "NAME", ... }`: how values are sent.' },
 }

@@ -10,10 +10,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <utility>
 
 #include "src/core/error.h"
 #include "src/io/confined.h"
+#include "src/io/parts_file.h"
 #include "src/io/store/store.h"
 
 namespace perigee {
@@ -81,14 +83,31 @@ void sync_folder(const std::string& folder) {
   if (handle.get() < 0 || ::fsync(handle.get()) != 0) fail(ErrorKind::resources, folder, "cannot be synced", errno);
 }
 
-void write_temporary(const std::string& temporary, const std::string& path, std::span<const std::span<const std::byte>> pieces,
+// `fill` writes the content.
+void write_temporary(const std::string& temporary, const std::string& path, const std::function<void(const Descriptor&)>& fill,
                      bool durable) {
   Descriptor file(open_retrying(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0666));
   if (file.get() < 0) fail(ErrorKind::resources, path, "cannot be created", errno);
-  for (const auto& piece : pieces) write_all(file, piece, path);
+  fill(file);
   if (durable && ::fsync(file.get()) != 0) fail(ErrorKind::resources, path, "cannot be synced", errno);
   if (file.release() != 0) fail(ErrorKind::resources, path, "cannot be closed", errno);
   if (::rename(temporary.c_str(), path.c_str()) != 0) fail(ErrorKind::resources, path, "cannot be replaced", errno);
+}
+
+void replace_file(const std::string& path, const std::function<void(const Descriptor&)>& fill, bool durable) {
+  static std::atomic<unsigned> count{0};
+  const std::string folder = folder_of(path);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) fail(ErrorKind::resources, folder, "cannot be made", error.value());
+  const std::string temporary = path + ".tmp" + std::to_string(::getpid()) + "." + std::to_string(count++);
+  try {
+    write_temporary(temporary, path, fill, durable);
+  } catch (const Error&) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  if (durable) sync_folder(folder);
 }
 
 // A stored file in a mapping of its own.
@@ -170,19 +189,28 @@ void write_file(const std::string& given, std::span<const std::span<const std::b
     put_stored(path, pieces);
     return;
   }
-  static std::atomic<unsigned> count{0};
-  const std::string folder = folder_of(path);
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) fail(ErrorKind::resources, folder, "cannot be made", error.value());
-  const std::string temporary = path + ".tmp" + std::to_string(::getpid()) + "." + std::to_string(count++);
-  try {
-    write_temporary(temporary, path, pieces, durable);
-  } catch (const Error&) {
-    ::unlink(temporary.c_str());
-    throw;
+  replace_file(
+      path,
+      [&](const Descriptor& file) {
+        for (const auto& piece : pieces) write_all(file, piece, path);
+      },
+      durable);
+}
+
+void write_file_in_parts(const std::string& given, const std::function<bool(std::string& part)>& next) {
+  const std::string path = local_path(given);
+  std::string part;
+  if (is_store_path(path)) {
+    std::string whole;
+    for (bool more = true; more; whole += part) part.clear(), more = next(part);
+    return write_file(path, as_bytes(whole));
   }
-  if (durable) sync_folder(folder);
+  replace_file(
+      path,
+      [&](const Descriptor& file) {
+        for (bool more = true; more; write_all(file, as_bytes(part), path)) part.clear(), more = next(part);
+      },
+      true);
 }
 
 std::string user_cache_folder() {

@@ -12,6 +12,8 @@
 #include "src/optim/optimizer_def.h"
 #include "src/optim/regularizer.h"
 #include "src/optim/schedule.h"
+#include "src/vectors/neighbour_index.h"
+#include "src/vectors/vector_options.h"
 
 namespace perigee {
 namespace {
@@ -54,7 +56,9 @@ std::vector<Family> families() {
           family_of("constraint", constraint_kinds()),
           family_of("clip", clip_kinds()),
           family_of("weight_noise", weight_noise_kinds()),
-          {.name = "regularization", .members = {}, .plain = &regularization_schema}};
+          {.name = "regularization", .members = {}, .plain = &regularization_schema},
+          {.name = "word_vectors", .members = {}, .plain = &word_vectors_schema},
+          {.name = "neighbours", .members = {}, .plain = &neighbours_schema}};
 }
 
 }  // namespace perigee

@@ -83,7 +83,9 @@ ElementTable ElementTable::ranked(int64_t least, int64_t most) const {
             [&](int32_t a, int32_t b) { return count(a) != count(b) ? count(a) > count(b) : name(a) < name(b); });
   if (static_cast<int64_t>(order.size()) > most) order.resize(static_cast<size_t>(most));
   ElementTable table;
+  table.begins_.reserve(order.size() + 1), table.counts_.reserve(order.size());
   for (const int32_t number : order) table.add(name(number), count(number));
+  table.bytes_.shrink_to_fit();
   return table;
 }
 

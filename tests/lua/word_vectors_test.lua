@@ -104,6 +104,29 @@ function tests.rows_in_groups_and_on_a_plane()
   check.raises(function() pg.kmeans(x, 2) end, "a number that is not finite")
 end
 
+function tests.sequences_come_from_functions_and_sources()
+  local options = { size = 6, epochs = 3, threads = 1, sample = 0, min_count = 1 }
+  local function vectors_of(sequences)
+    options.sequences = sequences
+    return pg.word_vectors(options)
+  end
+  local lists, place = { { 1, 2, 3, 4 }, { 3, 4, 5, 6 }, { 1, 1, 2, 6 } }, 0
+  local whole = vectors_of(lists)
+  local by_function = vectors_of(function()
+    place = place + 1
+    return lists[place]
+  end)
+  check.equal(same(whole:matrix(), by_function:matrix()), true)
+  local source = pg.data.arrays { x = pg.tensor(lists, { dtype = "i64" }) }
+  check.equal(same(whole:matrix(), vectors_of(source):matrix()), true)
+  local cut = pg.data.arrays { x = pg.tensor(lists, { dtype = "i64" }), n = pg.tensor({ 4, 4, 3 }, { dtype = "i64" }) }
+  check.equal(vectors_of(cut):number "6" ~= nil, true)
+  check.equal(same(vectors_of(cut):matrix(), vectors_of({ lists[1], lists[2], { 1, 1, 2 } }):matrix()), true)
+  check.raises(function() vectors_of(7) end, "a function that gives lists, or a source; got 7")
+  check.raises(function() vectors_of(pg.data.arrays { x = pg.zeros(3, 2) }) end, "a source gives lists of whole numbers as x; got")
+  check.raises(function() vectors_of(pg.data.arrays { z = pg.zeros(3, 2) }) end, "the source has no field x")
+end
+
 function tests.indexes_find_near_rows()
   local x = pg.randn(400, 8)
   for _, metric in ipairs { "cosine", "euclidean" } do

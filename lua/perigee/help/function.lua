@@ -27,6 +27,9 @@ local function comment_above(f)
 end
 help_function.comment_above = comment_above
 
+-- Functions whose options a registry has, by the class that their annotations name.
+local registered = { ["perigee.WordVectorOptions"] = "word_vectors", ["perigee.NeighbourOptions"] = "neighbours" }
+
 -- Options of a function that takes one table, from the annotations above it: ---@field of the class that its ---@param names.
 function help_function.fields_of(f)
   local info = debug.getinfo(f, "S")
@@ -35,6 +38,9 @@ function help_function.fields_of(f)
   local options, class = {}, nil
   for _, line in ipairs(comment) do class = class or line:match "^%-%-%-@param%s+[%w_?]+%s+(perigee%.%w+)" end
   if class == "perigee.Experiment" then return native.job_keys "" end
+  for _, entry in ipairs(registered[class] and native.reference() or {}) do
+    if entry.family == registered[class] then return entry.options end
+  end
   local begin = class and text:find("---@class " .. class .. "\n", 1, true)
   if not begin then return options end
   for line in text:sub(begin):gmatch "[^\n]+" do

@@ -88,7 +88,7 @@ end
 ---Options: exact (true: a vantage-point tree; false: a graph of small worlds, HNSW, which is much faster and misses a few), metric ("cosine" or
 ---"euclidean"), links (16), breadth (200), seed (1).
 ---@param x perigee.Tensor
----@param options? table
+---@param options? perigee.NeighbourOptions
 ---@return perigee.Neighbours
 function layouts.neighbours(x, options)
   check("neighbours", x)

@@ -216,19 +216,52 @@ end
 
 local module = {}
 
--- Sequences instead of files: a list of lists of elements, which are texts or numbers.
-local function texts_of(sequences)
-  local all = {}
-  for place, sequence in ipairs(sequences) do
-    if type(sequence) ~= "table" then where.fail(("word_vectors: sequence %d is %s; expected a list"):format(place, where.describe(sequence))) end
-    local texts = {}
-    for number, element in ipairs(sequence) do
-      if type(element) ~= "string" and type(element) ~= "number" then
-        where.fail(("word_vectors: element %d of sequence %d is %s"):format(number, place, where.describe(element)))
-      end
-      texts[number] = tostring(element)
+local function texts_in(sequence, place)
+  if type(sequence) ~= "table" then where.fail(("word_vectors: sequence %d is %s; expected a list"):format(place, where.describe(sequence))) end
+  local texts = {}
+  for number, element in ipairs(sequence) do
+    if type(element) ~= "string" and type(element) ~= "number" then
+      where.fail(("word_vectors: element %d of sequence %d is %s"):format(number, place, where.describe(element)))
     end
-    all[place] = texts
+    texts[number] = tostring(element)
+  end
+  return texts
+end
+
+-- The whole numbers of field x of each example, as many as field n says where there is one.
+local function examples_of(source)
+  local found = {}
+  for _, field in ipairs(source:fields()) do found[field.name] = true end
+  if not found.x then where.fail "word_vectors: the source has no field x with the elements of each sequence" end
+  local place = 0
+  return function()
+    place = place + 1
+    if place > #source then return nil end
+    local example = source[place]
+    local x = example.x
+    if x.rank ~= 1 or not x.dtype:match "^i" then
+      where.fail("word_vectors: a source gives lists of whole numbers as x; got " .. tensor.type_text(x))
+    end
+    local list = x:totable()
+    for last = #list, (found.n and example.n:item() or #list) + 1, -1 do list[last] = nil end
+    return list
+  end
+end
+
+-- Sequences instead of files: a list of lists of elements, which are texts or numbers; a function that gives one list after the other, then nil; or
+-- a source of pg.data.
+local function texts_of(sequences)
+  local next_one, all, place = sequences, {}, 0
+  if type(sequences) == "userdata" then
+    next_one = examples_of(sequences)
+  elseif type(sequences) == "table" then
+    next_one = function() return sequences[place + 1] end
+  elseif type(sequences) ~= "function" then
+    where.fail("word_vectors: sequences are a list of lists, a function that gives lists, or a source; got " .. where.describe(sequences))
+  end
+  for sequence in next_one do
+    place = place + 1
+    all[place] = texts_in(sequence, place)
   end
   return all
 end
@@ -248,9 +281,10 @@ local function check_keys(options)
 end
 
 ---Trains vectors of words on texts: pg.word_vectors { "corpus.txt", size = 100 }. Files come first; `perigee vectors --help` lists the options.
----Beside them: sequences (a list of lists of elements, instead of files), labels (a name for each sequence, with model = "dbow" or "dm"), progress
+---Beside them: sequences (instead of files: a list of lists of elements, a function that gives one list after the other, or a source of pg.data whose
+---x are lists of whole numbers), labels (a name for each sequence, with model = "dbow" or "dm"), progress
 ---(a function of { done, all, speed, remaining, loss, rate }, called twice a second), out (a file that the vectors go to, also after Ctrl-C).
----@param options table
+---@param options perigee.WordVectorOptions
 ---@return perigee.WordVectors
 function module.word_vectors(options)
   if type(options) == "string" then options = { options } end

@@ -1,6 +1,6 @@
 // {"type": "vector_corpus", "files": ["books.txt.xz"], "size": 100}: the parts of a text, or of walks over a graph, that word vectors are trained
 // on (src/vectors). x and y are the numbers of two words that stand next to each other in the part, digest is a hash of its text.
-#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "src/data/vector_source.h"
@@ -17,16 +17,17 @@ class VectorParts final : public DataSource, public VectorSource {
  public:
   explicit VectorParts(VectorOptions options) : options_(std::move(options)), corpus_(options_) {
     for (const char* name : {"x", "y", "digest"}) fields_.push_back({.name = name, .dtype = Dtype::i64, .shape = {}});
+    for (int64_t part = 0; part < size(); ++part) {
+      const auto words = corpus_.neighbours(part);
+      values_.push_back({words[0], words[1], static_cast<int64_t>(corpus_.digest(part))});
+    }
   }
 
   int64_t size() const override { return corpus_.sequences().parts(); }
   const std::vector<Field>& fields() const override { return fields_; }
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
-    const auto words = corpus_.neighbours(key.index);
-    const auto digest = static_cast<int64_t>(corpus_.digest(key.index));
-    std::memcpy(slots[0], &words[0], sizeof words[0]);
-    std::memcpy(slots[1], &words[1], sizeof words[1]);
-    std::memcpy(slots[2], &digest, sizeof digest);
+    const std::array<int64_t, 3>& values = values_[static_cast<size_t>(key.index)];
+    for (size_t field = 0; field < values.size(); ++field) std::memcpy(slots[field], &values[field], sizeof values[field]);
   }
   SourceTraits traits() const override {
     return {.description = "vector_corpus (" + std::to_string(size()) + " parts, " + std::to_string(corpus_.elements()->size()) +
@@ -42,6 +43,7 @@ class VectorParts final : public DataSource, public VectorSource {
   const VectorOptions options_;
   const VectorCorpus corpus_;
   std::vector<Field> fields_;
+  std::vector<std::array<int64_t, 3>> values_;  // of each part
 };
 
 SourcePtr open(const Config& config, const std::string& folder) {

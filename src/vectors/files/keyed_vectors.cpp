@@ -10,6 +10,7 @@
 #include "src/io/codec/compress.h"
 #include "src/io/file.h"
 #include "src/io/npy.h"
+#include "src/io/parts_file.h"
 #include "src/tensor/shape.h"
 #include "src/vectors/files/pickle.h"
 
@@ -174,9 +175,14 @@ void write_keyed_vectors(const std::string& path, const WordVectors& vectors) {
   out.empty_list("__numpys"), out.text("vectors"), out.raw("a");
   for (const char* none : {"__scipys", "__ignoreds", "__recursive_saveloads"}) out.empty_list(none);
   out.raw("ub.");
-  Tensor values(Dtype::f32, Shape{count, vectors.numbers()});
-  for (int64_t i = 0; i < count; ++i) std::copy_n(vectors.rows().row(i), vectors.numbers(), values.data<float>() + i * vectors.numbers());
-  write_file(path + ".vectors.npy", npy_bytes(values));
+  const int64_t size = vectors.numbers();
+  int64_t row = -1;
+  write_file_in_parts(path + ".vectors.npy", [&](std::string& part) {
+    if (row < 0) part = npy_head({Dtype::f32, Shape{count, size}}), row = 0;
+    for (; row < count && part.size() < size_t{1} << 20; ++row)
+      part.append(reinterpret_cast<const char*>(vectors.rows().row(row)), static_cast<size_t>(size) * sizeof(float));
+    return row < count;
+  });
   write_file(path, as_bytes(out.bytes()));
 }
 

@@ -10,6 +10,7 @@
 #include "src/io/archive/zip.h"
 #include "src/io/base64.h"
 #include "src/io/codec/compress.h"
+#include "src/io/parts_file.h"
 #include "src/vectors/files/fasttext_file.h"
 #include "src/vectors/files/keyed_vectors.h"
 #include "src/vectors/files/pickle.h"
@@ -246,28 +247,38 @@ VectorFormat vector_format(const std::string& path) {
                                  .hint = "give the format: \"binary\", \"text\", \"glove\" or \"keyed\""});
 }
 
+namespace {
+
+// "name 0.1 0.2 ...", or the name and the bytes of the numbers.
+void append_vector(const WordVectors& vectors, int64_t row, VectorFormat format, std::string& text) {
+  const float* values = vectors.rows().row(row);
+  std::string name(vectors.names().name(row));
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == ' ' || c == '\n'; }, '_');  // both end a name in these formats
+  text.append(name);
+  if (format == VectorFormat::binary) {
+    text.push_back(' ');
+    text.append(reinterpret_cast<const char*>(values), static_cast<size_t>(vectors.numbers()) * sizeof(float));
+  } else {
+    for (int64_t i = 0; i < vectors.numbers(); ++i) {
+      text.push_back(' ');
+      append_number(values[i], text);
+    }
+  }
+  text.push_back('\n');
+}
+
+}  // namespace
+
 void write_vectors(const std::string& path, const WordVectors& vectors, VectorFormat format) {
   if (format == VectorFormat::keyed) return write_keyed_vectors(path, vectors);
-  std::string text;
-  if (format != VectorFormat::glove) text = std::to_string(vectors.size()) + " " + std::to_string(vectors.numbers()) + "\n";
-  for (int64_t row = 0; row < vectors.size(); ++row) {
-    const float* values = vectors.rows().row(row);
-    std::string name(vectors.names().name(row));
-    std::replace_if(
-        name.begin(), name.end(), [](char c) { return c == ' ' || c == '\n'; }, '_');  // both end a name in these formats
-    text.append(name);
-    if (format == VectorFormat::binary) {
-      text.push_back(' ');
-      text.append(reinterpret_cast<const char*>(values), static_cast<size_t>(vectors.numbers()) * sizeof(float));
-    } else {
-      for (int64_t i = 0; i < vectors.numbers(); ++i) {
-        text.push_back(' ');
-        append_number(values[i], text);
-      }
-    }
-    text.push_back('\n');
-  }
-  write_file(path, as_bytes(text));
+  constexpr size_t kPart = size_t{1} << 20;
+  int64_t row = 0;
+  write_file_in_parts(path, [&](std::string& part) {
+    if (row == 0 && format != VectorFormat::glove) part = std::to_string(vectors.size()) + " " + std::to_string(vectors.numbers()) + "\n";
+    while (row < vectors.size() && part.size() < kPart) append_vector(vectors, row++, format, part);
+    return row < vectors.size();
+  });
 }
 
 }  // namespace perigee
