@@ -1,6 +1,8 @@
 -- A deep belief network (Hinton & Salakhutdinov 2006): restricted Boltzmann machines are trained one on the other, without labels; their weights
 -- are where a network of dense layers then begins to learn the labels. Momentum rises after five epochs of each machine.
 --
+-- The folder of the fine-tuning gets filters.png, what 64 hidden units of the first machine look for.
+--
 --     perigee -e 'dofile "models/programs/dbn.lua"'                         -- 784-500-500-2000-10
 --     perigee -e 'small = true dofile "models/programs/dbn.lua"'            -- 784-200-200-10, a minute
 local pg = require "perigee"
@@ -10,15 +12,15 @@ local sizes = small and { 200, 200 } or { 500, 500, 2000 }
 local examples, epochs, tuning = small and 20000 or 60000, small and 5 or 15, small and 10 or 60
 local train = mnist.train:take(examples)
 
-local function learn(description)
+local function learn(description, out)
   description.data.batch = description.data.batch or 100
   description.seed = 1
-  local run = pg.start(pg.experiment(description), { folder = false })
+  local run = pg.start(pg.experiment(description), out and { out = out } or { folder = false })
   run:wait()
   return run
 end
 
-local file, known = os.tmpname(), nil
+local file, known, filters = os.tmpname(), nil, nil
 for depth = 1, #sizes do
   local layers = { pg.flatten {} }
   for below = 1, depth do
@@ -32,16 +34,20 @@ for depth = 1, #sizes do
   }
   run:save(file)
   known = file
+  if depth == 1 then filters = pg.boltzmann(pg.load_model(file)).weight:narrow(1, 1, 64):clone() end
   print(("machine %d: squared error of a reconstruction %.2f"):format(depth, run.progress.loss))
 end
 
 local layers = { pg.flatten {} }
 for depth, size in ipairs(sizes) do layers[#layers + 1] = pg.dense { size, activation = "sigmoid", name = "rbm" .. depth } end
 layers[#layers + 1] = pg.dense { 10, name = "labels" }
-local run = learn {
+local run = learn({
   network = pg.sequential(layers), loss = "cross_entropy", data = { train = train, test = mnist.test }, epochs = tuning,
   optimizer = pg.sgd { lr = pg.cosine { from = 0.1 }, momentum = 0.9 },
   pretrained = { model = known, skip = { "labels.*" } },
-}
+}, not small and "runs/dbn" or nil)
 print(("test error %.2f %%"):format(100 - 100 * run:eval("test").accuracy))
 os.remove(file)
+local picture = small and file .. ".png" or run.progress.folder .. "/filters.png"
+pg.plot(filters:reshape(64, 1, 28, 28), { file = picture, columns = 8 })
+if small then os.remove(picture) end

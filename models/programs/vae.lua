@@ -10,6 +10,15 @@ local vae = pg.variational(pg.load_model(run))
 -- 64 new digits: the means of what 64 draws from the standard normal stand for.
 pg.plot(vae:generate(64):reshape(64, 1, 28, 28), { file = run .. "/samples.png" })
 
+-- Eight walks from one code to another, along an arc, on which codes keep the length that they have in training.
+local from, to, columns = pg.randn(8, vae.latent), pg.randn(8, vae.latent), {}
+for step = 1, 8 do
+  local angle = (step - 1) / 7 * math.pi / 2
+  columns[step] = from * math.cos(angle) + to * math.sin(angle)
+end
+local walk = vae:decode(pg.stack(columns, 2):reshape(64, vae.latent))
+pg.plot(walk:reshape(64, 1, 28, 28), { file = run .. "/walk.png", columns = 8 })
+
 local elbo, count = 0, 0
 for batch in pg.data.mnist().test:batches(500) do
   elbo, count = elbo + vae:elbo(batch.x, { samples = 1 }):sum():item(), count + batch.x.shape[1]
