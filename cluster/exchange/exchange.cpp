@@ -98,6 +98,13 @@ void Exchange::start(uint32_t bucket) {
   note_done(bucket);
 }
 
+// Those of the first numbers have been started.
+void Exchange::close() {
+  assert(active_ && started_ > 0);
+  collectives_.resize(started_);
+  bucket_done_.resize(started_);
+}
+
 void Exchange::start_all() {
   for (uint32_t bucket = 0; bucket < collectives_.size(); ++bucket) start(bucket);
 }

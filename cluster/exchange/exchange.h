@@ -46,6 +46,7 @@ class Exchange {
   void prepare(Setup setup);   // of the expected round
   void start(uint32_t bucket);
   void start_all();
+  void close();  // what has not been started is not exchanged
   Verdict on_chunk(WorkerId from, int64_t round, const Chunk& chunk, std::span<const std::byte> body);
   // Where the body of that chunk may be received; the ticket is of this exchange.
   Placement place(WorkerId from, int64_t round, const Chunk& chunk, size_t bytes) const;

@@ -41,17 +41,12 @@ void check_vectors(const Job& job, const Policy& policy, const DataSource& train
                                               .expected = "\"worker\", with the text on each worker's machine"}));
 }
 
-// The workers of a run keep one network and one optimiser together.
+// The workers of a run train one job together.
 void check_one(const Job& job) {
   if (phase_count(job) > 0)
     throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": phases",
                                               .what = "several workers train the phases of a job one after the other, each as a run",
                                               .hint = "start it as `perigee train SCRIPT --workers N`"}));
-  if (objective_count(job) > 0)
-    throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": objectives",
-                                              .what = "take turns in the steps of one process",
-                                              .got = "a cluster",
-                                              .expected = "perigee train without --workers, --agents or --listen"}));
 }
 
 }  // namespace
@@ -91,11 +86,8 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   check_vectors(job, policy, probe.train_source(), placement.at_coordinator);
   if (const std::string line = line_of_targets(probe.train_source().traits().remarks); !line.empty()) warn(line);
   check_steps(probe, options.backend == Backend::cuda);
-  if (probe.optimizer().minimizer())
-    throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": optimizer",
-                                              .what = std::string("'") + probe.optimizer().type() + "' searches along lines in one process",
-                                              .got = "a cluster",
-                                              .expected = "perigee train without --workers, --agents or --listen"}));
+  check_repeats(probe);
+  global_batch = about_data.integer_in("global_batch", 0, int64_t{1} << 24, 0) * accumulate_of(job);
   job = probe.job();  // with the weights of classes that it has counted
   weighted = probe.weighted();
   facts = run_facts(probe);
@@ -105,7 +97,6 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   const bool measured_here = options.backend == Backend::cuda && !(strict && *strict == Json(true));
   tuning = (measured_here ? measured_on_device(options.devices.front(), job.tf32()) : probe.tuning().to_json()).dump();
   data_prints = print_data(probe, placement.verify_full && !served);
-  global_batch = about_data.integer_in("global_batch", 0, int64_t{1} << 24, 0) * accumulate_of(job);
   // --steps counts batches of all workers together, so that a run does the same work however many there are.
   const int64_t steps = Config(job.json(), job.where()).integer_in("steps", 0, int64_t{1} << 52, 0);
   if (global_batch > 0 && steps > 0) {
@@ -140,6 +131,21 @@ void ClusterJob::check_steps(const Trainer& probe, bool on_gpus) const {
                                    .got = "averaging '" + policy.name + "', where each has its own",
                                    .expected = "a policy whose rounds end with one result for all",
                                    .hint = "averaging = pg.averaging.periodic { every = 5 }, or no '" + std::string(key) + "'"}));
+}
+
+// A step that needs several sums (cluster/replica/repeated_sums.h) needs them as they are. Local steps of objectives need none.
+void ClusterJob::check_repeats(const Trainer& probe) const {
+  const bool lines = probe.optimizer().minimizer() != nullptr, turns = objective_count(job) > 0;
+  if (!lines && (!turns || !policy.synchronous(0))) return;
+  if (policy.what == Policy::What::gradient && policy.synchronous(1) && !policy.served && !policy.coded() && policy.outer.empty()) return;
+  const std::string what = lines
+                               ? std::string("'") + probe.optimizer().type() + "' searches along lines, and so adds up gradients and losses"
+                               : "take turns in a step, and so add up gradients several times";
+  throw job.placed(Error(ErrorKind::model, {.where = job.where() + (lines ? ": optimizer" : ": objectives"),
+                                            .what = what,
+                                            .got = "averaging '" + policy.name + "'",
+                                            .expected = "averaging = pg.averaging.allreduce {}, without a codec",
+                                            .hint = lines ? "" : "or a policy of parameters from the first step on"}));
 }
 
 std::optional<EvaluationTask> ClusterJob::task_of(const std::string& part) const {

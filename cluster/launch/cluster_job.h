@@ -36,6 +36,7 @@ struct ClusterJob {
   EvaluationTask train_task;
   bool weighted = false;  // Trainer::weighted()
   Json details;           // run_details()
+  void check_repeats(const Trainer& probe) const;
   void check_steps(const Trainer& probe, bool on_gpus) const;
   std::optional<EvaluationTask> task_of(const std::string& part) const;
   // The part of the data that the run's page shows.

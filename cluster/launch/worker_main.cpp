@@ -233,6 +233,7 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
 
   void on_opened(uint64_t fingerprint) override { worker_->on_opened(fingerprint); }
   void on_loaded(int64_t round, uint64_t hash) override { worker_->on_loaded(round, hash); }
+  void on_parts_over(int64_t round) override { worker_->on_parts_over(round); }
   void on_bucket(int64_t round, uint32_t bucket) override { worker_->on_bucket(round, bucket); }
   void on_contribution(const Contribution& contribution) override { worker_->on_contribution(contribution); }
   void on_payload_refused(int64_t round, size_t payload) override { worker_->on_payload_refused(round, payload); }

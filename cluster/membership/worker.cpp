@@ -155,6 +155,10 @@ void Worker::on_opened(uint64_t fingerprint) {
 void Worker::on_loaded(int64_t round, uint64_t hash) {
   if (core_->state != WorkerCore::State::stopped) core_->on_loaded(round, hash);
 }
+void Worker::on_parts_over(int64_t round) {
+  if (core_->state != WorkerCore::State::stopped) core_->rounds->on_parts_over(round);
+}
+
 void Worker::on_bucket(int64_t round, uint32_t bucket) {
   if (core_->state != WorkerCore::State::stopped) core_->rounds->on_bucket(round, bucket);
 }

@@ -74,6 +74,7 @@ class Worker final : public TransportEvents, public ReplicaEvents {
   void on_opened(uint64_t fingerprint) override;
   void on_loaded(int64_t round, uint64_t hash) override;
   void on_bucket(int64_t round, uint32_t bucket) override;
+  void on_parts_over(int64_t round) override;
   void on_contribution(const Contribution& contribution) override;
   void on_applied(int64_t round, uint64_t hash) override;
   void on_payload_refused(int64_t round, size_t payload) override;

@@ -1,6 +1,7 @@
 #include "cluster/replica/exchange_block.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cmath>
 #include <cstdint>
@@ -8,7 +9,7 @@
 #include <numeric>
 #include <utility>
 
-#include "cluster/exchange/exchange_tail.h"
+#include "cluster/exchange/exact_sum.h"
 #include "cluster/replica/moment_sums.h"
 #include "kernels/round_up.h"
 
@@ -21,7 +22,7 @@ constexpr double kWeightDigit = 4096;  // sums of whole weights stay exact in fl
 }  // namespace
 
 ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_bound, size_t bucket_bytes, size_t fragments,
-                             const std::vector<int64_t>& passes)
+                             const std::vector<int64_t>& passes, int repeats)
     : trainer_(trainer), math_(block_math(trainer.model().params().dtype())), with_slots_(with_slots) {
   const Params& params = trainer.model().params();
   block_ = passes.empty() ? params.block_elements() : std::accumulate(passes.begin(), passes.end(), int64_t{0});
@@ -30,6 +31,7 @@ ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_b
   layout_.maxima = 1;  // updates made
   place_states(params);
   if (trainer.weighted()) weight_ = states_, states_ += 2;
+  if (repeats > 0) loss_ = states_, begun_ = loss_ + kExactDigits, states_ = begun_ + 1;
   slots_ = round_up(states_, kBorder);
   if (with_slots) slots_ += static_cast<int64_t>(trainer.optimizer_slots()) * block_;
   layout_.sums = round_up(slots_ + static_cast<int64_t>(fragments + 1) * kExchangeTail, kBorder);
@@ -37,7 +39,13 @@ ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_b
   layout_ = layout_with(payload_bound);
   beside_.resize(bytes_of(states_ - block_ + kExchangeTail));
 
-  trainer.cut_gradient(bucket_bytes);
+  trainer.cut_gradient(repeats > 0 ? SIZE_MAX : bucket_bytes);
+  if (repeats > 0) {
+    layout_.passes = repeats + 1;  // the last is never made: it is asked for, to hear that there is none
+    layout_.repeated = true;
+    buckets_.assign(static_cast<size_t>(layout_.passes), {0, layout_.bytes()});
+    return;
+  }
   if (!passes.empty()) {
     layout_.passes = static_cast<int>(passes.size());
     int64_t begin = 0;
@@ -132,13 +140,18 @@ bool ExchangeBlock::stage_beside_values(std::byte* row, int64_t examples, double
 }
 
 void ExchangeBlock::stage_beside_gradient(std::byte* row, std::span<const std::byte* const> adds, int64_t examples, double weight,
-                                          bool counts) {
+                                          bool counts, double loss, bool begins) {
   const std::span<const std::byte> segment = std::as_const(trainer_).states();
   const int64_t states = states_ - block_, tail = layout_.sums - kExchangeTail;
   std::byte *own_states = beside_.data(), *own_tail = beside_.data() + bytes_of(states);
   if (examples > 0) put_states(segment, static_cast<double>(examples), own_states);
   else std::memset(own_states, 0, bytes_of(states));
   put_weight(weight, own_states);
+  if (loss_ >= 0) {
+    const double begun = counts && begins ? 1 : 0;
+    convert(Dtype::f64, exact_digits(loss).data(), layout_.dtype, own_states + bytes_of(loss_ - block_), kExactDigits);
+    convert(Dtype::f64, &begun, layout_.dtype, own_states + bytes_of(begun_ - block_), 1);
+  }
   const auto counted = exchange_tail_sums({.examples = examples, .contributions = counts ? 1 : 0});
   convert(Dtype::f64, counted.data(), layout_.dtype, own_tail, kExchangeTail);
   for (const std::byte* add : adds) {
@@ -158,6 +171,18 @@ void ExchangeBlock::stage_beside_gradient(std::byte* row, std::span<const std::b
     const auto* from = reinterpret_cast<const int64_t*>(segment.data() + state.from);
     for (int64_t k = 0; k < state.elements; ++k) take_maximum(state.to + k, from[k]);
   }
+}
+
+double ExchangeBlock::loss(const std::byte* row) const {
+  std::array<double, kExactDigits> digits;
+  convert(layout_.dtype, row + bytes_of(loss_), Dtype::f64, digits.data(), kExactDigits);
+  return exact_value(digits);
+}
+
+int64_t ExchangeBlock::begun(const std::byte* row) const {
+  double begun = 0;
+  convert(layout_.dtype, row + bytes_of(begun_), Dtype::f64, &begun, 1);
+  return static_cast<int64_t>(begun);
 }
 
 void ExchangeBlock::stage_nothing(std::byte* row) const {

@@ -19,9 +19,10 @@ class ExchangeBlock {
  public:
   // Cuts the trainer's gradient into buckets of about `bucket_bytes`; what does not belong to the gradient goes with the last one.
   // `payload_bound`: of a codec; 0: there is none. `fragments`: so many more tails stand before the last. `passes`: of a linear codec,
-  // elements that stand in the block's place, a bucket for each.
+  // elements that stand in the block's place, a bucket for each. `repeats`: the row is added up so often at most, with the sum of the loss
+  // (exact_sum.h) and how many workers begin their round with it; 0: once.
   ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_bound, size_t bucket_bytes, size_t fragments = 0,
-                const std::vector<int64_t>& passes = {});
+                const std::vector<int64_t>& passes = {}, int repeats = 0);
 
   const ExchangeLayout& layout() const { return layout_; }
   // The layout of the same rows, coded or not: an inner exchange may have another codec, or none.
@@ -36,7 +37,11 @@ class ExchangeBlock {
   std::span<float> coded(std::byte* row) const { return {reinterpret_cast<float*>(row), static_cast<size_t>(block_)}; }
   // Adds the companions of a gradient over `examples` examples in `row`: the trainer's states, the tail; added to `adds` in the order of
   // GradientTarget. `counts`: the tail counts it as a contribution.
-  void stage_beside_gradient(std::byte* row, std::span<const std::byte* const> adds, int64_t examples, double weight, bool counts);
+  // Where sums are repeated, with the loss and whether this is a round's first sum.
+  void stage_beside_gradient(std::byte* row, std::span<const std::byte* const> adds, int64_t examples, double weight, bool counts,
+                             double loss = 0, bool begins = false);
+  double loss(const std::byte* row) const;    // NaN: that of some contribution is not finite
+  int64_t begun(const std::byte* row) const;  // contributions that were a round's first
   void stage_nothing(std::byte* row) const;
 
   // The mean of the merged rows of `examples` examples into the trainer; the parameters only with `dense`.
@@ -72,6 +77,7 @@ class ExchangeBlock {
   std::vector<Bucket> buckets_;
   int64_t block_ = 0, states_ = 0, slots_ = 0;  // sums: where the block ends, the states, the slots
   int64_t weight_ = -1;                         // sums: two digits of the weight; -1: examples count alike
+  int64_t loss_ = -1, begun_ = -1;              // sums: digits of the loss; 1 where it is a round's first; -1: they are not sent
   bool with_slots_;
   std::vector<std::byte> beside_;  // where stage_beside_gradient adds up: its row may be one of those that it adds
   std::vector<PlacedState> float_states_, integer_states_;

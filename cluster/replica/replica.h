@@ -27,13 +27,15 @@ struct ExchangeLayout {
   size_t coded = 0;          // bytes; 0: no codec
   size_t payload_bound = 0;  // bytes of the largest payload
   int passes = 1;            // of gradients: sums one after another, a bucket each; what the next adds up is made of those before it
+  bool repeated = false;     // each of the whole row; `passes` is how many there may be, and the replica says when there is none more
   size_t values = 0;         // bytes of parameters and states as a server tells them
   size_t width() const { return dtype_bytes(dtype); }
   size_t sum_bytes() const { return static_cast<size_t>(sums) * width(); }
   size_t bytes() const { return sum_bytes() + static_cast<size_t>(maxima) * sizeof(int64_t); }
 };
 
-// Part of the exchange that becomes ready on its own, in bytes; buckets are numbered in the order in which they become ready.
+// Part of the exchange that becomes ready on its own, in bytes; buckets are numbered in the order in which they become ready. They cover the row
+// without overlap, or are each the whole of it (ExchangeLayout::repeated).
 struct Bucket {
   size_t begin = 0, end = 0;
 };
@@ -130,6 +132,7 @@ class ReplicaEvents {
   virtual void on_loaded(int64_t round, uint64_t hash) = 0;
   // Its bytes are staged; only for gradient orders, before on_contribution, or after make_part.
   virtual void on_bucket(int64_t round, uint32_t bucket) = 0;
+  virtual void on_parts_over(int64_t /*round*/) {}  // instead of on_bucket, after make_part: nothing more is to be added up
   virtual void on_contribution(const Contribution& contribution) = 0;
   virtual void on_applied(int64_t round, uint64_t hash) = 0;
   // Instead of on_applied: that payload is none of the policy's codec. Nothing has changed; the contribution is still staged.
@@ -155,8 +158,8 @@ class Replica {
   // The exchange's memory: `rows` blocks of layout().bytes(), 64-byte aligned. It is the replica's from train() until on_contribution
   // (a bucket: until its on_bucket), then the protocol's until apply(), drop() or train().
   virtual ExchangeLayout layout() const = 0;
-  virtual const std::vector<Bucket>& buckets() const = 0;  // cover the layout without overlap
-  virtual ExchangeLayout inner_layout() const = 0;         // of the same rows, when they are staged for an inner exchange
+  virtual const std::vector<Bucket>& buckets() const = 0;
+  virtual ExchangeLayout inner_layout() const = 0;  // of the same rows, when they are staged for an inner exchange
   virtual std::span<std::byte> exchange_row(size_t row) = 0;
   // Ascending and without gaps, from the row's begin; what stands behind them is of every round. None: all is of every round. With them
   // a payload is that of fragment_payload.h.
@@ -167,7 +170,7 @@ class Replica {
   // -> on_contribution; none comes, not even one that was on its way, once the order is given up (drop, load, another train). Local work
   // goes on from the local parameters; a gradient is of the result held.
   virtual void train(const TrainOrder& order) = 0;
-  // With layout().passes > 1, after on_contribution -> on_bucket with the pass's number; none comes once the order is given up.
+  // With layout().passes > 1, after on_contribution -> on_bucket with the pass's number, or on_parts_over; none comes once the order is given up.
   virtual void make_part(const PartOrder& order) = 0;
   // -> on_applied with the hash (XXH3-64) of the parameters and states, equal on every worker.
   virtual void apply(const ApplyOrder& order) = 0;

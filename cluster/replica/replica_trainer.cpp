@@ -158,10 +158,11 @@ ReplicaTrainer::ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptio
       step_codec_(step_codec_of(trainer_, rounds_.get(), policy_, welcome.id)),
       parts_codec_(parts_codec_of(trainer_, policy_)),
       gradient_(parts_codec_ ? trainer_.model().params().block_bytes() : 0),
+      repeats_(policy_.synchronous(0) ? repeated_sums_of(trainer_) : nullptr),
       plan_(plan_of(trainer_, policy_)),
       block_(trainer_, policy_.average_optimizer, bound_of(trainer_, plan_, codec_.get(), step_codec_.get()),
              bucket_bytes_of(policy_, options.bucket_bytes), plan_.fragments().size(),
-             parts_codec_ ? parts_codec_->passes() : std::vector<int64_t>()),
+             parts_codec_ ? parts_codec_->passes() : std::vector<int64_t>(), repeats_ ? repeats_->most() : 0),
       outer_(outer_parts(trainer_, policy_, plan_), trainer_.model().params().dtype(), trainer_.model().params().windows(),
              trainer_.model().params().block_elements()) {
   if (!plan_.empty()) partial_ = std::make_unique<PartialMerge>(trainer_, block_, outer_, plan_, policy_, welcome.id);
@@ -234,6 +235,7 @@ void ReplicaTrainer::drop() {
   if (codec_) codec_->drop();
   if (step_codec_) step_codec_->drop();
   if (parts_codec_) parts_codec_->drop();
+  if (repeats_) repeats_->drop();
   if (partial_) partial_->drop();
   if (inner_codec_) inner_codec_->drop();
   staged_ = false;
@@ -277,7 +279,8 @@ std::optional<size_t> ReplicaTrainer::apply(const ApplyOrder& order, std::byte* 
   double merged_norm = -1;
   if (codec_ && merged)
     if (const std::optional<size_t> refused = add_payloads(*codec_, order, false, row)) return refused;
-  if (gradient || order.examples == 0) back_to_result(order.examples == 0 || policy_.what != Policy::What::update);
+  const bool moved = repeats_ && repeats_->moves() && gradient && order.examples > 0;
+  if (!moved && (gradient || order.examples == 0)) back_to_result(order.examples == 0 || policy_.what != Policy::What::update);
   if (order.examples > 0 && gradient) {
     take_step(order, row);
   } else if (order.examples > 0) {
@@ -340,6 +343,7 @@ void ReplicaTrainer::take_mean(const ApplyOrder& order, const std::byte* row) {
 
 bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bool keep_local, std::byte* row) {
   const bool rebase = keep_local && local_work_;
+  if (repeats_) repeats_->drop();
   if (partial_) unstage();
   const bool staged = staged_;
   // With local work: x_old goes into the trainer, the local values w into result_.

@@ -18,6 +18,7 @@
 #include "cluster/policy/policy.h"
 #include "cluster/replica/device_rounds.h"
 #include "cluster/replica/exchange_block.h"
+#include "cluster/replica/repeated_sums.h"
 #include "cluster/replica/replica.h"
 #include "cluster/replica/replica_codec.h"
 #include "cluster/rounds/local/partial_merge.h"
@@ -59,8 +60,9 @@ class ReplicaTrainer {
   // partials_of the order's leaves; one for local steps.
   bool train(const TrainOrder& order, std::span<std::byte* const> rows, const std::atomic<bool>& cancel, OrderWatch& watch,
              Contribution* contribution);
-  // With several passes: what the next one adds up, of the sums of those before it.
-  void make_part(const PartOrder& order, std::byte* row);
+  // With several passes: what the next one adds up, of the sums of those before it. Over: nothing more is added up. `rows`: as train() had them.
+  enum class Part : uint8_t { made, over, given_up };
+  Part make_part(const PartOrder& order, std::span<std::byte* const> rows, const std::atomic<bool>& cancel, OrderWatch& watch);
   // The number of a payload that is none of the codec; then nothing has changed.
   std::optional<size_t> apply(const ApplyOrder& order, std::byte* row);
   // As the server of a served policy: `reply` is for who has contributed. Without payloads it only tells the parameters.
@@ -92,6 +94,13 @@ class ReplicaTrainer {
 
   bool train_gradient(const TrainOrder& order, std::span<std::byte* const> rows, const std::atomic<bool>& cancel, OrderWatch& watch,
                       Contribution* contribution);
+  bool sum_leaves(const TrainOrder& order, std::byte* beside, const std::atomic<bool>& cancel, OrderWatch& watch,
+                  Contribution* contribution);
+  void plan_nothing(std::byte* row);
+  const Batch& leaf_batch();
+  void begin_repeats(const TrainOrder& order);
+  void tell_figures(Contribution* contribution);
+  Part repeat(const PartOrder& order, std::span<std::byte* const> rows, const std::atomic<bool>& cancel, OrderWatch& watch);
   bool train_steps(const TrainOrder& order, std::byte* row, const std::atomic<bool>& cancel, OrderWatch& watch, Contribution* contribution);
   bool stage(const TrainOrder& order, std::byte* row, Contribution* contribution);
   bool stage_inner(int64_t examples, std::byte* row, Contribution* contribution);
@@ -142,6 +151,7 @@ class ReplicaTrainer {
   std::unique_ptr<ReplicaCodec> step_codec_;           // null: gradients, or updates, are added up
   std::unique_ptr<PartsCodec> parts_codec_;            // likewise, of a linear codec: in parts that are added up
   Storage gradient_;                                   // with it, as the row has no room for one
+  std::unique_ptr<RepeatedSums> repeats_;              // null: a round of each step is one sum
   std::vector<WeightedPayload> weighted_;
   FragmentPlan plan_;
   ExchangeBlock block_;
@@ -165,6 +175,12 @@ class ReplicaTrainer {
   PayloadPool inner_payloads_;
   std::vector<size_t> inner_numbers_;               // of the group's payloads, those that are added up
   double parameters_norm_ = -1, merged_norm_ = -1;  // of the result, and of the mean change that made it; -1: not known
+
+  // Of repeated sums: the order in progress, the batch of its one leaf, what each sum but the first computes, the figures of the one before.
+  TrainOrder repeated_;
+  const Batch* batch_ = nullptr;
+  Contribution again_;
+  Figures known_;
 
   std::vector<Range> wanted_, listed_;  // listed: with the loader; the first `taken_` are taken
   size_t taken_ = 0;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "cluster/exchange/change_norm.h"
@@ -14,6 +15,8 @@ namespace perigee {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
+
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
 double seconds_since(SteadyClock::time_point begin) { return std::chrono::duration<double>(SteadyClock::now() - begin).count(); }
 
@@ -180,24 +183,40 @@ bool ReplicaTrainer::train_gradient(const TrainOrder& order, std::span<std::byte
                                     OrderWatch& watch, Contribution* contribution) {
   back_to_result();
   std::byte* const apart[] = {gradient_.data()};
-  plan_leaves(order, parts_codec_ ? std::span<std::byte* const>(apart) : rows);
-  read_ahead(order);
-  const Model& model = trainer_.shape();
-  std::ranges::copy(std::as_const(trainer_).states(), states_before_.begin());
+  if (repeats_) begin_repeats(order);
+  if (order.ranges.empty()) plan_nothing(rows[0]);
+  else plan_leaves(order, parts_codec_ ? std::span<std::byte* const>(apart) : rows);
+  read_ahead(repeats_ && leaves_.size() > 1 ? repeated_ : order);
   // Where there is nothing to add, and the codec is on the GPU, the gradient stays there.
   gradient_is_there_ = step_codec_ && step_codec_->on_device() && leaves_.size() == 1 && leaves_[0].adds.empty();
-  const bool in_buckets = block_.buckets().size() > 1;
+  if (!sum_leaves(order, rows[0], cancel, watch, contribution)) return false;
+  contribution->steps = 1;
+  contribution->partials = partials_;
+  contribution->figures.learning_rate = trainer_.next_learning_rate();
+  contribution->finite = contribution->finite && stage_step(order, rows[0], contribution);
+  if (repeats_) tell_figures(contribution);
+  watch.on_step();
+  return true;
+}
+
+// The gradients of the order's leaves, and what is beside them, where plan_leaves() has placed their sums; with parts, beside `row`.
+bool ReplicaTrainer::sum_leaves(const TrainOrder& order, std::byte* row, const std::atomic<bool>& cancel, OrderWatch& watch,
+                                Contribution* contribution) {
+  const Model& model = trainer_.shape();
+  std::ranges::copy(std::as_const(trainer_).states(), states_before_.begin());
+  const bool in_buckets = block_.buckets().size() > 1 && !repeats_;
   for (const Leaf& leaf : leaves_) {
     if (watch.given_up()) return false;
     const Range& range = order.ranges[static_cast<size_t>(leaf.leaf - order.first_leaf)];
-    const Batch& batch = range.count > 0 ? next_batch() : no_batch_;
+    const Batch& batch = range.count > 0 ? leaf_batch() : no_batch_;
     const GradientTarget target{.to = gradient_is_there_ ? nullptr : leaf.to,
                                 .add = leaf.adds,
                                 .sink = in_buckets && leaf.last_of_all && contribution->finite ? &watch : nullptr};
-    const GradientReport report = trainer_.sum_gradient(batch, target, &cancel);
+    const GradientReport report = repeats_ ? repeats_->sum_gradient(batch, target, &cancel) : trainer_.sum_gradient(batch, target, &cancel);
     if (report.cancelled) return false;
     if (range.count > 0) contribution->ranges.push_back(range);
-    contribution->finite = contribution->finite && report.finite;
+    const bool finite = report.finite || (repeats_ && !repeats_->must_be_finite());
+    contribution->finite = contribution->finite && finite;
     contribution->examples += range.count;
     weight_ += report.weight;
     if (report.weight > 0) contribution->figures.loss_sum += report.loss_sum * (static_cast<double>(report.examples) / report.weight);
@@ -205,15 +224,11 @@ bool ReplicaTrainer::train_gradient(const TrainOrder& order, std::span<std::byte
       contribution->figures.correct = std::max(contribution->figures.correct, 0.0) + static_cast<double>(report.correct);
     const PhaseScope scope(trainer_.times(), TracePhase::encode, range.count);
     // Each leaf starts from the states of the result; their mean by examples is part of the exchange.
-    if (range.count > 0) trainer_.commit_states();
-    block_.stage_beside_gradient(parts_codec_ ? rows[0] : leaf.to, leaf.adds, range.count, report.weight, leaf.leaf == order.first_leaf);
+    if (range.count > 0) repeats_ ? repeats_->commit_states() : trainer_.commit_states();
+    block_.stage_beside_gradient(parts_codec_ ? row : leaf.to, leaf.adds, range.count, report.weight, leaf.leaf == order.first_leaf,
+                                 report.finite ? report.loss_sum : kNoNumber, repeats_ && repeats_->begins());
     if (!states_before_.empty()) std::ranges::copy(states_before_, trainer_.states().begin());
   }
-  contribution->steps = 1;
-  contribution->partials = partials_;
-  contribution->figures.learning_rate = trainer_.next_learning_rate();
-  contribution->finite = contribution->finite && stage_step(order, rows[0], contribution);
-  watch.on_step();
   return true;
 }
 

@@ -141,7 +141,8 @@ MeasuredJob measure_job(const Job& job, int threads, const std::atomic<bool>& st
     ApplyOrder merged{.round = i, .examples = contribution.examples, .examples_after = order.examples_before + contribution.examples};
     if (contribution.payload) merged.payloads.push_back({contribution.payload, contribution.examples});
     for (int pass = 1; pass < measured.layout.passes; ++pass)
-      replica.make_part({.round = i, .examples = contribution.examples, .pass = pass}, memory.data());
+      if (replica.make_part({.round = i, .examples = contribution.examples, .pass = pass}, rows, stop, watch) != ReplicaTrainer::Part::made)
+        break;
     if (server && contribution.payload) {
       merged.workers = 1;
       server->merge(merged, memory.data(), replica, &apply_s, &take_s);

@@ -76,7 +76,12 @@ void TrainedNumbers::drop_order() {
   give_up_ = under_way_ = due_ = false;
 }
 
-void TrainedNumbers::make_part(const PartOrder& order) { trainer_->make_part(order, exchange_row(0).data()); }
+bool TrainedNumbers::make_part(const PartOrder& order) {
+  due_ = true;  // given_up() lets it run to its end
+  const bool more = trainer_->make_part(order, order_rows_, never_, *this) == ReplicaTrainer::Part::made;
+  due_ = false;
+  return more;
+}
 
 std::optional<size_t> TrainedNumbers::apply(const ApplyOrder& order) {
   const std::optional<size_t> refused = trainer_->apply(order, exchange_row(order.row).data());

@@ -37,7 +37,7 @@ class TrainedNumbers final : public sim::ReplicaNumbers, private OrderWatch {
   std::span<const FragmentPart> fragments() const override { return fragments_; }
   void begin(const TrainOrder& order) override;
   std::optional<Contribution> step(bool last) override;
-  void make_part(const PartOrder& order) override;
+  bool make_part(const PartOrder& order) override;
   std::optional<size_t> apply(const ApplyOrder& order) override;
   std::optional<size_t> apply_inner(const InnerApplyOrder& order) override { return trainer_->apply_inner(order, exchange_row(0).data()); }
   std::optional<size_t> serve(const ApplyOrder& order, SharedBytes* reply, bool* change) override {

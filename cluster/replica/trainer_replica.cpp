@@ -77,7 +77,6 @@ void TrainerReplica::make_part(const PartOrder& order) {
   Request* request = this->request(Request::Kind::part);
   assert(request);
   request->part = order;
-  request->rows.assign(1, exchange_row(0).data());
   send();
 }
 
@@ -179,6 +178,9 @@ void TrainerReplica::deliver(const Answer& answer) {
     case Answer::Kind::loaded: return events_.on_loaded(answer.round, answer.hash);
     case Answer::Kind::bucket:
       if (answer.order == live_order_) events_.on_bucket(answer.round, static_cast<uint32_t>(answer.request));
+      return;
+    case Answer::Kind::parts_over:
+      if (answer.order == live_order_) events_.on_parts_over(answer.round);
       return;
     case Answer::Kind::contribution:
       if (answer.order == live_order_) events_.on_contribution(answer.contribution);
@@ -313,10 +315,7 @@ void TrainerReplica::handle(Request& request) {
       return post();
     }
     case Request::Kind::train: return carry_out(request);
-    case Request::Kind::part:
-      if (!staged_row_) return;  // given up meanwhile
-      trainer_->make_part(request.part, request.rows[0]);
-      return on_bucket(static_cast<size_t>(request.part.pass));
+    case Request::Kind::part: return make_part(request);
     case Request::Kind::apply:
     case Request::Kind::serve: return answer_apply(request);
     case Request::Kind::apply_inner: {
@@ -405,8 +404,22 @@ bool TrainerReplica::given_up() {
 
 void TrainerReplica::on_step() { steps_.fetch_add(1, std::memory_order_relaxed); }
 
-void TrainerReplica::on_bucket(size_t bucket) {
-  Answer* answer = this->answer(Answer::Kind::bucket);
+void TrainerReplica::make_part(Request& request) {
+  const PartOrder order = request.part;
+  requests_.pop();  // others may be served meanwhile
+  popped_ = true;
+  if (!staged_row_) return;  // given up meanwhile
+  switch (trainer_->make_part(order, order_rows_, cancel_, *this)) {
+    case ReplicaTrainer::Part::made: return on_bucket(static_cast<size_t>(order.pass));
+    case ReplicaTrainer::Part::over: return post_order(Answer::Kind::parts_over, 0);
+    case ReplicaTrainer::Part::given_up: return;
+  }
+}
+
+void TrainerReplica::on_bucket(size_t bucket) { post_order(Answer::Kind::bucket, bucket); }
+
+void TrainerReplica::post_order(Answer::Kind kind, size_t bucket) {
+  Answer* answer = this->answer(kind);
   if (!answer) return;
   answer->order = order_number_;
   answer->round = order_.round;

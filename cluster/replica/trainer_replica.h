@@ -84,6 +84,7 @@ class TrainerReplica final : public Replica, private OrderWatch {
       loaded,
       bucket,
       contribution,
+      parts_over,
       applied,
       refused,
       inner_applied,
@@ -131,6 +132,8 @@ class TrainerReplica final : public Replica, private OrderWatch {
   bool given_up() override;
   void on_step() override;
   void on_bucket(size_t bucket) override;
+  void make_part(Request& request);
+  void post_order(Answer::Kind kind, size_t bucket);
 
   ReplicaEvents& events_;
   const std::function<void()> wake_;

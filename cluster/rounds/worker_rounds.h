@@ -68,6 +68,7 @@ class WorkerRounds {
   // ---- the replica's answers ----
   virtual void on_contribution(const TrainOrder& order, const Contribution& contribution, double worked_s) = 0;
   virtual void on_bucket(int64_t /*round*/, uint32_t /*bucket*/) {}
+  virtual void on_parts_over(int64_t /*round*/) {}
   virtual void on_applied(int64_t /*round*/, uint64_t /*hash*/) {}
   virtual void on_payload_refused(int64_t round, size_t payload) = 0;
   virtual void on_served(int64_t /*round*/, uint64_t /*hash*/, const SharedBytes& /*reply*/, bool /*change*/) {}

@@ -107,6 +107,8 @@ void FakeReplica::open(const Welcome& welcome) {
   } else if (coded_steps_ && *policy.codec.find("type") == Json("lowrank")) {
     coded_steps_ = false;
     cut_in_passes();
+  } else if (const Json* optimizer = job.find("optimizer"); optimizer && *optimizer == Json("lbfgs")) {
+    set_up_repeats();
   } else if (policy.coded()) {
     payloads_ = code(&layout_);
     layout_.values = image_of(-1, contents_).size();
@@ -149,7 +151,8 @@ void FakeReplica::check_conserved() {
 void FakeReplica::train(const TrainOrder& order) {
   if (!holds_) complain_("a training order before any result");
   if (training_) complain_("a training order while another is under way");
-  if (order.ranges.empty() && parts_.empty() && !order.inner && order.carried == 0) complain_("a training order without ranges");
+  if (order.ranges.empty() && parts_.empty() && !order.inner && order.carried == 0 && !layout_.repeated)
+    complain_("a training order without ranges");
   if (!order.gradient && (parts_.empty() ? staged_local_ && order.carried == 0 : staged_local_ != order.overlapped))
     complain_("a training order while a contribution is staged, or none is");
   if (order.overlapped && order.row == staged_row_) complain_("a contribution is to be staged where another is");
@@ -257,27 +260,32 @@ void FakeReplica::finish_local() {
   events_->on_contribution(contribution);
 }
 
-void FakeReplica::finish_training() {
-  Training& t = *training_;
-  const int first = t.order.first_leaf, last = first + static_cast<int>(t.order.ranges.size());
-  t.contribution.partials = partials_of(first, last, t.order.leaves);
-  t.contribution.finite = !(faults_.nan > 0 && SeededRng(mix(network_.now_ns(), static_cast<uint64_t>(process_))).chance(faults_.nan));
-  for (size_t row = 0; row < t.contribution.partials.size(); ++row) {
+// Each example `times` times.
+void FakeReplica::stage_gradient(const TrainOrder& order, float times, Contribution* contribution) {
+  const int first = order.first_leaf, last = first + static_cast<int>(order.ranges.size());
+  contribution->partials = partials_of(first, last, order.leaves);
+  for (size_t row = 0; row < contribution->partials.size(); ++row) {
     Contents contents(options_.examples);
-    const Partial& partial = t.contribution.partials[row];
+    const Partial& partial = contribution->partials[row];
     int64_t examples = 0;
     for (int leaf = partial.first; leaf < partial.first + partial.count; ++leaf) {
-      const Range& range = t.order.ranges[static_cast<size_t>(leaf - first)];
-      contents.add(range, options_.examples);
+      const Range& range = order.ranges[static_cast<size_t>(leaf - first)];
+      contents.add(range, options_.examples, times);
       examples += range.count;
-      if (options_.poisoned(range)) t.contribution.finite = false;
+      if (options_.poisoned(range)) contribution->finite = false;
     }
-    contents.maxima[1] = t.order.round;
-    if (!t.contribution.finite) contents.sums[0] = std::numeric_limits<float>::quiet_NaN();
+    contents.maxima[1] = order.round;
+    if (!contribution->finite) contents.sums[0] = std::numeric_limits<float>::quiet_NaN();
     stage(row, contents, examples, true);
-    if (coded_steps_ && t.contribution.finite && examples > 0)
-      t.contribution.payload = encode(*payloads_, contents, examples, t.order.round);
+    if (coded_steps_ && contribution->finite && examples > 0) contribution->payload = encode(*payloads_, contents, examples, order.round);
   }
+}
+
+void FakeReplica::finish_training() {
+  Training& t = *training_;
+  t.contribution.finite = !(faults_.nan > 0 && SeededRng(mix(network_.now_ns(), static_cast<uint64_t>(process_))).chance(faults_.nan));
+  repeated_ = t.order;
+  stage_gradient(t.order, layout_.repeated ? repeats_of(t.order.round) : 1, &t.contribution);
   if (layout_.passes == 2) {
     const std::span<std::byte> second = exchange_row(0).subspan(buckets_[1].begin);
     held_back_.assign(second.begin(), second.end());

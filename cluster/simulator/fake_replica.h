@@ -29,6 +29,9 @@ struct Contents {
   bool operator==(const Contents&) const = default;
 };
 
+// With sums that are repeated: how many rows that round adds up (rounds/steps/fake_replica.cpp).
+float repeats_of(int64_t round);
+
 struct ReplicaFaults {
   double slow = 1;           // every computation takes so many times longer
   bool stuck = false;        // what is begun never ends
@@ -122,6 +125,9 @@ class FakeReplica final : public Replica {
   void forget_local();
   void check_conserved();
   void cut_in_passes();
+  void set_up_repeats();
+  void repeat(const PartOrder& order);
+  void stage_gradient(const TrainOrder& order, float times, Contribution* contribution);
   void progress(uint64_t token);
   void evaluate_from(const Evaluate& order, int64_t begin);
   void finish_training();
@@ -143,6 +149,7 @@ class FakeReplica final : public Replica {
   Contents inner_staged_;                                    // for an inner exchange
   // In two passes: what the second adds up, held back until the first is here; and the sums that it was made of.
   std::vector<std::byte> held_back_, made_of_;
+  TrainOrder repeated_;  // with sums that are repeated: the order in progress
 
   std::vector<FragmentPart> parts_;  // of the row, before the sums that are of every round
   int64_t late_ = 0;                 // steps of an overlapped order before a result is taken

@@ -29,7 +29,7 @@ class ReplicaNumbers {
   // its ranges, or earlier when numbers are not finite. Of an overlapped order that waits for a result it may come with one step more.
   virtual std::optional<Contribution> step(bool last) = 0;
   // The rest is as in Replica and ReplicaTrainer.
-  virtual void make_part(const PartOrder& order) = 0;
+  virtual bool make_part(const PartOrder& order) = 0;  // false: nothing more is to be added up
   virtual std::optional<size_t> apply(const ApplyOrder& order) = 0;
   virtual std::optional<size_t> apply_inner(const InnerApplyOrder& order) = 0;
   virtual std::optional<size_t> serve(const ApplyOrder& order, SharedBytes* reply, bool* change) = 0;
@@ -70,7 +70,7 @@ class BlankNumbers final : public ReplicaNumbers {
   std::span<const FragmentPart> fragments() const override { return model_.fragments; }
   void begin(const TrainOrder& order) override;
   std::optional<Contribution> step(bool last) override;
-  void make_part(const PartOrder&) override {}
+  bool make_part(const PartOrder&) override { return true; }
   std::optional<size_t> apply(const ApplyOrder& order) override;
   std::optional<size_t> apply_inner(const InnerApplyOrder&) override { return std::nullopt; }
   std::optional<size_t> serve(const ApplyOrder& order, SharedBytes* reply, bool* change) override;

@@ -94,7 +94,7 @@ Json averaging_of(const std::string& policy, SeededRng& rng) {
   json.set("deadline_ms", static_cast<double>(rng.integer(2, 6) * 500));
   if (policy.starts_with("allreduce")) {
     json.set("type", "allreduce");
-    if (policy == "allreduce_shards") json.set("shards", rng.integer(1, 8));
+    if (policy == "allreduce_shards" || (policy == "allreduce_repeats" && rng.chance(0.5))) json.set("shards", rng.integer(1, 8));
     if (policy == "allreduce_coded") json.set("codec", "int8");
     if (policy == "allreduce_passes") json.set("codec", "lowrank");
     return json;
@@ -165,9 +165,9 @@ const char* to_string(Fault::Kind kind) { return kNames[static_cast<size_t>(kind
 
 const std::vector<std::string>& scenario_policies() {
   static const std::vector<std::string> names = {
-      "allreduce",        "allreduce_shards", "periodic",     "periodic_quorum", "every_ms", "post_local", "allreduce_coded",
-      "allreduce_passes", "served",           "served_stale", "served_merged",   "nested",   "gossip",     "overlap",
-      "streaming",        "by_speed",         "auto",         "sharded",         "steered"};
+      "allreduce",        "allreduce_shards", "periodic",     "periodic_quorum", "every_ms", "post_local",       "allreduce_coded",
+      "allreduce_passes", "served",           "served_stale", "served_merged",   "nested",   "gossip",           "overlap",
+      "streaming",        "by_speed",         "auto",         "sharded",         "steered",  "allreduce_repeats"};
   return names;
 }
 
@@ -257,6 +257,7 @@ Scenario make_cluster(uint64_t seed, const std::string& policy, SeededRng& rng) 
   const auto& policies = scenario_policies();
   const std::string chosen = policies[static_cast<size_t>(rng.integer(0, kFirstPolicies - 1))];
   s.averaging = averaging_of(policy.empty() ? chosen : policy, rng);
+  s.repeats = policy == "allreduce_repeats";
   s.workers = rng.chance(0.05) ? static_cast<int>(rng.integer(9, 16)) : static_cast<int>(rng.integer(1, 6));
   s.min_workers = rng.chance(0.7) ? 1 : static_cast<int>(rng.integer(1, s.workers));
   s.workers_per_host = rng.chance(0.6) ? 1 : static_cast<int>(rng.integer(1, 4));

@@ -57,6 +57,7 @@ void TimedReplica::train(const TrainOrder& order) {
   const int64_t examples = std::accumulate(order.ranges.begin(), order.ranges.end(), int64_t{0},
                                            [](int64_t sum, const Range& range) { return sum + range.count; });
   const double ms = step_ms(examples), backward = ms * (1 - kForward) / static_cast<double>(buckets().size());
+  repeated_ms_ = ms;
   compute(ms * kForward, token, &TimedReplica::bucket_done);
   for (size_t i = 0; i < buckets().size(); ++i) compute(backward, token, &TimedReplica::bucket_done);
 }
@@ -125,10 +126,14 @@ void TimedReplica::contribute() {
 }
 
 void TimedReplica::make_part(const PartOrder& order) {
-  later(0, [this, order, token = token_] {
+  // What is repeated takes as long as the first time; whether there is more to do the numbers say.
+  const bool repeated = numbers_->layout().repeated;
+  later(0, [this, order, repeated, token = token_] {
     if (token != token_) return;
-    numbers_->make_part(order);
-    events_->on_bucket(order.round, static_cast<uint32_t>(order.pass));
+    if (!numbers_->make_part(order)) return events_->on_parts_over(order.round);
+    later(repeated ? repeated_ms_ : 0, [this, order, token] {
+      if (token == token_) events_->on_bucket(order.round, static_cast<uint32_t>(order.pass));
+    });
   });
 }
 

@@ -92,6 +92,7 @@ class TimedReplica final : public Replica {
   int64_t staged_pending_ = 0;  // of the examples trained, those
   int64_t late_ = 0;            // steps of an overlapped order before a result is taken
   std::function<void()> held_;  // a result that came earlier
+  double repeated_ms_ = 0;      // of the last gradient, without slowness: each sum that follows it in its round takes as long
   uint64_t free_at_ns_ = 0;     // the trainer does one thing at a time, in order
   uint64_t token_ = 0;          // of the training order under way; a new number when it is given up
   std::unique_ptr<Training> training_;

@@ -156,6 +156,7 @@ void World::start_coordinator() {
   if (coordinator_ || stopped_ || !outcome_.failure.empty()) return;
   Json job = Json::object();
   job.set("averaging", scenario_.averaging);
+  if (scenario_.repeats) job.set("optimizer", "lbfgs");
   CoordinatorOptions o;
   o.job_id = kJob;
   o.job = job.dump();

@@ -83,47 +83,52 @@ struct Minimizer::Vectors {
   }
 };
 
-void Minimizer::forget() {
-  pairs_ = newest_ = 0;
-  known_ = has_before_ = false;
-}
+void Minimizer::forget() { now_ = {}; }
+
+// A search that fails begins again along the steepest descent, and that of a conjugate direction may be made twice.
+int Minimizer::most_evaluations() const { return 1 + options_.line.evaluations * (options_.conjugate ? 4 : 2); }
 
 Json Minimizer::state() const {
-  Json state = Json(Json::Object{{"pairs", static_cast<int64_t>(pairs_)}, {"newest", static_cast<int64_t>(newest_)}});
-  if (has_before_) state.set("before", before_);
+  const State& now = iterating_ ? kept_ : now_;
+  Json state = Json(Json::Object{{"pairs", static_cast<int64_t>(now.pairs)}, {"newest", static_cast<int64_t>(now.newest)}});
+  if (now.has_before) state.set("before", now.before);
   return state;
 }
 
 void Minimizer::restore(const Config& state) {
   forget();
   const auto most = static_cast<int64_t>(options_.conjugate ? 1 : options_.history);
-  pairs_ = static_cast<size_t>(state.integer_in("pairs", 0, most));
-  newest_ = static_cast<size_t>(state.integer_in("newest", 0, most));
-  has_before_ = state.has("before");
-  if (has_before_) before_ = state.number("before", 0);
+  now_.pairs = static_cast<size_t>(state.integer_in("pairs", 0, most));
+  now_.newest = static_cast<size_t>(state.integer_in("newest", 0, most));
+  now_.has_before = state.has("before");
+  if (now_.has_before) now_.before = state.number("before", 0);
 }
 
 // One iteration on blocks of T.
 template <class T>
 class Minimizer::Iteration {
  public:
-  Iteration(Minimizer& of, std::byte* parameters, std::byte* const* slots, const Evaluate& evaluate)
-      : m_(of), v_{of.windows_}, parameters_(parameters), slots_(slots), evaluate_(evaluate) {}
+  Iteration(Minimizer& of, std::byte* parameters, std::byte* const* slots, const Evaluate& evaluate, const std::function<void()>& settle)
+      : m_(of), v_{of.windows_}, parameters_(parameters), slots_(slots), evaluate_(evaluate), settle_(settle) {}
 
   Result run(bool same) {
-    if (!m_.known_ || !same) {
-      m_.known_ = false;
-      m_.value_ = evaluate_(gradient());
+    if (!m_.now_.known || !same) {
+      m_.now_.known = false;
+      m_.now_.value = evaluate_(gradient());
       ++result_.evaluations;
-      m_.known_ = true;
+      m_.now_.known = true;
     }
-    result_.value = m_.value_;
+    result_.value = m_.now_.value;
     square_ = v_.dot(gradient(), gradient());
     result_.gradient_norm = std::sqrt(square_);
-    if (square_ == 0 || !std::isfinite(m_.value_)) return result_;
+    if (square_ == 0 || !std::isfinite(m_.now_.value)) {
+      if (settle_) settle_();
+      return result_;
+    }
     v_.scale(1, parameters_, start());
     try {
       search();
+      if (settle_) settle_();
     } catch (...) {
       v_.scale(1, start(), parameters_);
       throw;
@@ -138,7 +143,7 @@ class Minimizer::Iteration {
   std::byte* direction() { return m_.direction_.data(); }
   std::byte* gradient() { return m_.gradient_.data(); }
   std::byte* next() { return m_.next_gradient_.data(); }
-  size_t place_of(size_t age) const { return (m_.newest_ + m_.options_.history - age) % m_.options_.history; }
+  size_t place_of(size_t age) const { return (m_.now_.newest + m_.options_.history - age) % m_.options_.history; }
   std::byte* step_of(size_t age) const { return slots_[2 * place_of(age)]; }
   std::byte* change_of(size_t age) const { return slots_[2 * place_of(age) + 1]; }
 
@@ -146,16 +151,16 @@ class Minimizer::Iteration {
   void aim() {
     v_.scale(-1, gradient(), direction());
     if (m_.options_.conjugate) {
-      if (m_.pairs_ > 0) v_.scale(1, slots_[0], direction());
+      if (m_.now_.pairs > 0) v_.scale(1, slots_[0], direction());
       return;
     }
     double shares[kMostHistory];
-    for (size_t age = 0; age < m_.pairs_; ++age) {
+    for (size_t age = 0; age < m_.now_.pairs; ++age) {
       shares[age] = v_.dot(step_of(age), direction()) / v_.dot(step_of(age), change_of(age));
       v_.combine(direction(), -shares[age], change_of(age), direction());
     }
-    if (m_.pairs_ > 0) v_.scale(v_.dot(step_of(0), change_of(0)) / v_.dot(change_of(0), change_of(0)), direction(), direction());
-    for (size_t age = m_.pairs_; age-- > 0;) {
+    if (m_.now_.pairs > 0) v_.scale(v_.dot(step_of(0), change_of(0)) / v_.dot(change_of(0), change_of(0)), direction(), direction());
+    for (size_t age = m_.now_.pairs; age-- > 0;) {
       const double back = v_.dot(change_of(age), direction()) / v_.dot(step_of(age), change_of(age));
       v_.combine(direction(), shares[age] - back, step_of(age), direction());
     }
@@ -163,9 +168,9 @@ class Minimizer::Iteration {
 
   double first_step() {
     if (!m_.options_.conjugate)
-      return m_.pairs_ > 0 ? 1.0 : std::min(1 / std::sqrt(v_.dot(direction(), direction())), m_.options_.line.longest);
-    const double before = m_.has_before_ ? m_.before_ : m_.value_ + result_.gradient_norm / 2;
-    const double guess = std::min(1.0, 1.01 * 2 * (m_.value_ - before) / slope_);
+      return m_.now_.pairs > 0 ? 1.0 : std::min(1 / std::sqrt(v_.dot(direction(), direction())), m_.options_.line.longest);
+    const double before = m_.now_.has_before ? m_.now_.before : m_.now_.value + result_.gradient_norm / 2;
+    const double guess = std::min(1.0, 1.01 * 2 * (m_.now_.value - before) / slope_);
     return guess > 0 ? guess : 1.0;
   }
 
@@ -187,15 +192,15 @@ class Minimizer::Iteration {
     for (;;) {
       aim();
       slope_ = v_.dot(gradient(), direction());
-      if (!(slope_ < 0) && m_.pairs_ > 0) {
-        m_.pairs_ = 0;
+      if (!(slope_ < 0) && m_.now_.pairs > 0) {
+        m_.now_.pairs = 0;
         continue;
       }
-      line_ = search_line(options, {m_.value_, slope_}, first_step(), at);
+      line_ = search_line(options, {m_.now_.value, slope_}, first_step(), at);
       if (m_.options_.conjugate && options.wolfe && !(line_.found && descends()))
-        line_ = search_by_zoom(options, {m_.value_, slope_}, first_step(), at, [this] { return descends(); });
-      if (line_.found || m_.pairs_ == 0) return;
-      m_.pairs_ = 0;  // along the steepest descent, then
+        line_ = search_by_zoom(options, {m_.now_.value, slope_}, first_step(), at, [this] { return descends(); });
+      if (line_.found || m_.now_.pairs == 0) return;
+      m_.now_.pairs = 0;  // along the steepest descent, then
     }
   }
 
@@ -205,26 +210,26 @@ class Minimizer::Iteration {
     if (m_.options_.conjugate) turn();
     else remember();
     std::swap(m_.gradient_, m_.next_gradient_);
-    m_.before_ = m_.value_;
-    m_.has_before_ = true;
-    m_.value_ = line_.at.value;
+    m_.now_.before = m_.now_.value;
+    m_.now_.has_before = true;
+    m_.now_.value = line_.at.value;
   }
 
   void turn() {
     v_.scale(going_on(), direction(), direction());
     v_.combine(direction(), -1, next(), slots_[0]);
     if (v_.dot(slots_[0], next()) > -kSufficientDescent * v_.dot(next(), next())) v_.scale(-1, next(), slots_[0]);
-    m_.pairs_ = 1;
+    m_.now_.pairs = 1;
   }
 
   void remember() {
     const double before = slope_ * line_.step, after = line_.at.slope * line_.step;
     if (!(after - before > std::numeric_limits<double>::epsilon() * -before)) return;
-    const size_t place = m_.pairs_ == 0 ? 0 : (m_.newest_ + 1) % m_.options_.history;
+    const size_t place = m_.now_.pairs == 0 ? 0 : (m_.now_.newest + 1) % m_.options_.history;
     v_.scale(line_.step, direction(), slots_[2 * place]);
     v_.combine(next(), -1, gradient(), slots_[2 * place + 1]);
-    m_.newest_ = place;
-    m_.pairs_ = std::min(m_.pairs_ + 1, m_.options_.history);
+    m_.now_.newest = place;
+    m_.now_.pairs = std::min(m_.now_.pairs + 1, m_.options_.history);
   }
 
   Minimizer& m_;
@@ -232,14 +237,28 @@ class Minimizer::Iteration {
   std::byte* const parameters_;
   std::byte* const* const slots_;
   const Evaluate& evaluate_;
+  const std::function<void()>& settle_;
   Result result_;
   LineSearchResult line_;
   double square_ = 0, slope_ = 0;  // of the gradient; along the direction, at the beginning
 };
 
-Minimizer::Result Minimizer::iterate(std::byte* parameters, std::byte* const* slots, bool same, const Evaluate& evaluate) {
-  if (dtype_ == Dtype::f64) return Iteration<double>(*this, parameters, slots, evaluate).run(same);
-  return Iteration<float>(*this, parameters, slots, evaluate).run(same);
+Minimizer::Result Minimizer::iterate(std::byte* parameters, std::byte* const* slots, bool same, const Evaluate& evaluate,
+                                     const std::function<void()>& settle) {
+  kept_ = now_;
+  iterating_ = true;
+  Result result;
+  try {
+    if (dtype_ == Dtype::f64) result = Iteration<double>(*this, parameters, slots, evaluate, settle).run(same);
+    else result = Iteration<float>(*this, parameters, slots, evaluate, settle).run(same);
+  } catch (...) {  // no Lua in here: every exception is C++'s
+    now_ = kept_;
+    if (!same) now_.known = false;  // its gradient may be another one by now
+    iterating_ = false;
+    throw;
+  }
+  iterating_ = false;
+  return result;
 }
 
 }  // namespace perigee

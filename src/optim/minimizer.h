@@ -36,14 +36,16 @@ class Minimizer {
     double step = 0;           // along the direction; 0: nothing was better
     double gradient_norm = 0;  // at the beginning
   };
-  // Moves the parameters. `same`: the function is that of the last iteration, so that the value where it ended is known. What `evaluate` throws
-  // leaves the parameters as they were.
-  Result iterate(std::byte* parameters, std::byte* const* slots, bool same, const Evaluate& evaluate);
+  // Moves the parameters. `same`: the function is that of the last iteration, so that the value where it ended is known. `settle` is called once
+  // the line search is over, before anything of it is kept. What the two throw leaves parameters, slots and state as they were.
+  Result iterate(std::byte* parameters, std::byte* const* slots, bool same, const Evaluate& evaluate,
+                 const std::function<void()>& settle = {});
+  int most_evaluations() const;  // of one iteration
 
-  void forget();                                // an iteration begins anew, without a history
-  void lose_value() { known_ = false; }         // the next iteration begins with an evaluation
-  bool wants_start() const { return !known_; }  // during an iteration: the evaluation is that of its beginning
-  Json state() const;
+  void forget();                                    // an iteration begins anew, without a history
+  void lose_value() { now_.known = false; }         // the next iteration begins with an evaluation
+  bool wants_start() const { return !now_.known; }  // during an iteration: the evaluation is that of its beginning
+  Json state() const;                               // during an iteration, as it was before
   void restore(const Config& state);
 
  private:
@@ -56,10 +58,14 @@ class Minimizer {
   std::vector<ParamWindow> windows_;  // those that train
   Dtype dtype_;
   std::vector<std::byte> start_, direction_, gradient_, next_gradient_;
-  size_t pairs_ = 0, newest_ = 0;  // of the history
-  bool known_ = false;             // value_ and gradient_ are those of the parameters as they are
-  double value_ = 0, before_ = 0;  // now, and an iteration ago
-  bool has_before_ = false;
+  struct State {
+    size_t pairs = 0, newest = 0;  // of the history
+    bool known = false;            // value and gradient_ are those of the parameters as they are
+    double value = 0, before = 0;  // now, and an iteration ago
+    bool has_before = false;
+  };
+  State now_, kept_;  // kept: as before the iteration in progress
+  bool iterating_ = false;
 };
 
 }  // namespace perigee

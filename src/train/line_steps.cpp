@@ -56,33 +56,44 @@ double LineSteps::evaluate(const StepTask& task, std::byte* gradient) {
   ++evaluations_;
   last_ = {.loss_sum = report.loss_sum, .correct = report.correct};
   if (!report.finite) return std::numeric_limits<double>::infinity();
+  return value_of(report.loss_sum, task.weight, task.progress, t_.model->params().block(), gradient);
+}
+
+double LineSteps::value_of(double loss_sum, double weight, const StepProgress& progress, const std::byte* parameters, std::byte* gradient) {
+  t_.optimizer->begin_step(progress, 1.0 / weight);
   const Params& params = t_.model->params();
   const auto& windows = params.windows();
   for (size_t i = 0; i < windows.size(); ++i) {
     if (!windows[i].trainable) continue;
     const size_t at = params.parameter_offset(static_cast<int>(i));
     const UpdateParams& how = t_.optimizer->window_params()[i];
+    const int64_t n = windows[i].elements;
     if (params.dtype() == Dtype::f64)
-      regularize(reinterpret_cast<double*>(gradient + at), reinterpret_cast<const double*>(params.block() + at), windows[i].elements, how);
-    else regularize(reinterpret_cast<float*>(gradient + at), reinterpret_cast<const float*>(params.block() + at), windows[i].elements, how);
+      regularize(reinterpret_cast<double*>(gradient + at), reinterpret_cast<const double*>(parameters + at), n, how);
+    else regularize(reinterpret_cast<float*>(gradient + at), reinterpret_cast<const float*>(parameters + at), n, how);
   }
-  return report.loss_sum / task.weight + t_.optimizer->penalty(task.progress, params.block());
+  return loss_sum / weight + t_.optimizer->penalty(progress, parameters);
+}
+
+std::vector<std::byte*> LineSteps::slots() const {
+  std::vector<std::byte*> slots;
+  for (void* slot : t_.slot_pointers) slots.push_back(static_cast<std::byte*>(slot));
+  return slots;
 }
 
 void LineSteps::step(const StepTask& task) {
   t_.optimizer->begin_step(task.progress, 1.0 / task.weight);
   outcome_ = StepOutcome::done;
   evaluations_ = 0;
-  const bool whole = fixed_ && task.batch.size == t_.source->size();
   figures_ = last_;
-  std::vector<std::byte*> slots;
-  for (void* slot : t_.slot_pointers) slots.push_back(static_cast<std::byte*>(slot));
+  const std::vector<std::byte*> slots = this->slots();
   try {
-    const Minimizer::Result result = minimizer_.iterate(t_.model->params().block(), slots.data(), whole, [&](std::byte* gradient) {
+    const auto value_at = [&](std::byte* gradient) {
       const double value = evaluate(task, gradient);
       if (minimizer_.wants_start()) figures_ = last_;
       return value;
-    });
+    };
+    const Minimizer::Result result = minimizer_.iterate(t_.model->params().block(), slots.data(), is_whole(task.batch.size), value_at);
     figures_.gradient_norm = result.gradient_norm;
     if (!std::isfinite(result.value)) outcome_ = StepOutcome::not_finite;
     else engine_.commit_states();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "src/optim/minimizer.h"
 #include "src/train/step_engine.h"
@@ -20,6 +21,11 @@ class LineSteps {
   StepOutcome outcome() const { return outcome_; }
   const StepFigures& figures() const { return figures_; }
   int64_t evaluations() const { return evaluations_; }
+  // For replicas that evaluate together. The value that is minimised, of the sums of the loss and its gradient at `parameters` over examples whose
+  // weights add up to `weight`; makes the second the gradient of the value.
+  double value_of(double loss_sum, double weight, const StepProgress& progress, const std::byte* parameters, std::byte* gradient);
+  std::vector<std::byte*> slots() const;
+  bool is_whole(int64_t examples) const { return fixed_ && examples == t_.source->size(); }  // each step is of the same function
   Minimizer& minimizer() { return minimizer_; }
   const Minimizer& minimizer() const { return minimizer_; }
   size_t bytes() const { return 4 * t_.model->params().block_bytes(); }

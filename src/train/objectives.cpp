@@ -27,7 +27,10 @@ ObjectiveTurns::ObjectiveTurns(const Job& job, TrainingSetup& first) : first_(fi
 }
 
 void ObjectiveTurns::build() {
-  for (Turn& turn : turns_) turn.engine->build();
+  for (Turn& turn : turns_) {
+    turn.setup->buckets = {{0, turn.setup->model->params().block_elements()}};
+    turn.engine->build();
+  }
   for (const Turn& turn : turns_)
     if (turn.engine->most_at_once() != turn.setup->batch)
       refuse_turns(first_.job, "take whole batches, and something in the network or a loss looks at a batch as a whole",
@@ -57,12 +60,28 @@ void ObjectiveTurns::retune(int64_t sub_batch) {
   }
 }
 
+size_t ObjectiveTurns::next_turn(size_t objective, int64_t step) const {
+  while (objective < count() && step % setup_of(objective).objective->every != 0) ++objective;
+  return objective;
+}
+
+StepEngine& ObjectiveTurns::engine(size_t objective) const {
+  assert(objective > 0);
+  return *turns_[objective - 1].engine;
+}
+
+Optimizer& ObjectiveTurns::optimizer(size_t objective) const { return *setup_of(objective).optimizer; }
+
 // A rule counts its own updates.
+StepProgress ObjectiveTurns::progress(size_t objective, StepProgress now) const {
+  now.step /= setup_of(objective).objective->every;
+  return now;
+}
+
 StepOutcome ObjectiveTurns::take(size_t i, TrainingSetup& setup, StepEngine& engine, const StepTask& task, StepFigures* figures) {
-  const int64_t every = setup.objective->every;
-  if (task.progress.step % every != 0) return StepOutcome::done;
+  if (next_turn(i, task.progress.step) != i) return StepOutcome::done;
   StepTask own = task;
-  own.progress.step = task.progress.step / every;
+  own.progress = progress(i, task.progress);
   if (i > 0) own.cancel = nullptr;  // the step has begun
   engine.queue(own);
   const StepOutcome outcome = engine.take(figures);

@@ -34,6 +34,14 @@ class ObjectiveTurns {
   StepOutcome step(const StepTask& task, StepEngine& engine, StepFigures* figures);
   std::span<const ObjectiveReport> reports() const { return reports_; }
 
+  // The parts of a step, for replicas that add up the gradients of each objective before its update. Numbers count from 0, the first one's.
+  size_t count() const { return turns_.size() + 1; }
+  // The first objective from `objective` on that has a turn in this step; count(): none.
+  size_t next_turn(size_t objective, int64_t step) const;
+  StepEngine& engine(size_t objective) const;  // not of the first
+  Optimizer& optimizer(size_t objective) const;
+  StepProgress progress(size_t objective, StepProgress now) const;  // as its rule and schedules see it
+
   void change_optimizer(const Json& job);  // the numbers of another description of the whole job; Error(model)
   void set_rate_factor(double factor);
 
@@ -48,6 +56,7 @@ class ObjectiveTurns {
     std::unique_ptr<StepEngine> engine;
   };
   std::pair<Storage*, std::string> place_of(size_t slot) const;
+  const TrainingSetup& setup_of(size_t objective) const { return objective == 0 ? first_ : *turns_[objective - 1].setup; }
   StepOutcome take(size_t i, TrainingSetup& setup, StepEngine& engine, const StepTask& task, StepFigures* figures);
 
   TrainingSetup& first_;

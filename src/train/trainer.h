@@ -126,6 +126,7 @@ class Trainer {
   // A method that searches along lines knows this beside its slots, for checkpoints; null: there is none.
   Json line_state() const;
   void restore_lines(const Config& state);
+  LineSteps* lines() { return lines_.get(); }  // likewise
   // A slot has the layout and type of the parameter block.
   std::span<std::byte> optimizer_slot(size_t i);
   std::span<const std::byte> optimizer_slot(size_t i) const;
@@ -145,12 +146,19 @@ class Trainer {
   // The parts of a step, for replicas that add up their gradients.
   // The gradient of the sum of the losses over `batch`, which may be empty; changes neither parameters nor position. Running
   // statistics that it assigns are kept for commit_states().
-  GradientReport sum_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel = nullptr);
+  // Of a job with objectives, for the one of that number.
+  GradientReport sum_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel = nullptr,
+                              size_t objective = 0);
   // With precision "fp16" what overflows is computed again with a smaller loss scale, which the sum no longer has in it.
-  void commit_states();
+  void commit_states(size_t objective = 0);
   // One update by the sum of the gradient over examples whose weights add up to `weight` (as many as they are, where none is given), of the
   // parameter block's layout and type; null: by what lies in device_gradient().
   void update(const std::byte* gradient_sum, double weight);
+  // An objective's update, which makes no step of it: count_step() does, after those of all that have their turn.
+  ObjectiveTurns* turns() { return turns_.get(); }  // null: the job has one loss
+  void update_objective(size_t objective, const std::byte* gradient_sum, double weight);
+  void count_step() { position_.step += 1; }
+  StepProgress step_progress() const;  // of the next step
   // Whether examples or steps count differently, by lengths, masks, weights or a loss that ignores a class.
   bool weighted() const { return t_.weights->used(); }
   // The numbers on the device and the gradient there, for work on them between the parts of a step. Null without a GPU, and with several,
@@ -243,10 +251,10 @@ class Trainer {
   bool adds_up_there(const StepTask& task) const { return engine_->adds_up() && !task.exchange; }
   size_t depth() const;
   void plan_from_here();
+  StepEngine& engine_of(size_t objective);
   StepInfo step_info(const Batch& batch) const;
   void check_choices(const Batch& batch) const;
   double weight_of(const Batch& batch) const;
-  StepProgress step_progress() const;
   Queued queue_step(const Batch& batch, const std::atomic<bool>* cancel);
   StepOutcome take_step(const Queued& step, StepReport* report);
   void exchange(std::span<std::byte> gradient, const Batch& batch);

@@ -165,26 +165,35 @@ StepReport Trainer::step(const Batch& batch) {
   return report;
 }
 
-GradientReport Trainer::sum_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel) {
+GradientReport Trainer::sum_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel, size_t objective) {
   assert(batch.size >= 0);
   need_no_step_ahead();
   assert(!parts_ || batch.size <= t_.at_once);  // check_steps() of a cluster's job refuses steps in parts
   check_choices(batch);
   if (t_.buckets.empty()) cut_gradient(t_.model->params().block_bytes());
   const double weight = weight_of(batch);
-  GradientReport report = engine_->sum_gradient(batch, step_info(batch), target, cancel);
+  GradientReport report = engine_of(objective).sum_gradient(batch, step_info(batch), target, cancel);
   report.weight = weight;
   return report;
 }
 
-void Trainer::commit_states() { engine_->commit_states(); }
+StepEngine& Trainer::engine_of(size_t objective) { return objective == 0 ? *engine_ : turns_->engine(objective); }
+
+void Trainer::commit_states(size_t objective) { engine_of(objective).commit_states(); }
 
 void Trainer::update(const std::byte* gradient_sum, double weight) {
   assert((gradient_sum || device_gradient()) && weight > 0);
   const PhaseScope scope(t_.times, TracePhase::update);
   t_.optimizer->begin_step(step_progress(), 1.0 / weight);
   engine_->update(gradient_sum);
-  position_.step += 1;
+  count_step();
+}
+
+void Trainer::update_objective(size_t objective, const std::byte* gradient_sum, double weight) {
+  assert(turns_ && weight > 0);
+  const PhaseScope scope(t_.times, TracePhase::update);
+  turns_->optimizer(objective).begin_step(turns_->progress(objective, step_progress()), 1.0 / weight);
+  engine_of(objective).update(gradient_sum);
 }
 
 Error Trainer::non_finite() {

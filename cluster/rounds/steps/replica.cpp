@@ -72,12 +72,6 @@ bool ReplicaTrainer::stage_step(const TrainOrder& order, std::byte* row, Contrib
   return finite;
 }
 
-void ReplicaTrainer::make_part(const PartOrder& order, std::byte* row) {
-  assert(parts_codec_);
-  const PhaseScope scope(trainer_.times(), TracePhase::encode);
-  parts_codec_->next(order.pass, all_of(order.examples), reinterpret_cast<float*>(row));
-}
-
 // The trainer holds the last result, except that with updates its optimiser has gone on: its slots are this worker's own.
 void ReplicaTrainer::take_step(const ApplyOrder& order, std::byte* row) {
   const Params& params = trainer_.shape().params();
@@ -86,7 +80,10 @@ void ReplicaTrainer::take_step(const ApplyOrder& order, std::byte* row) {
   const bool update = policy_.what == Policy::What::update;
   const bool outer = outer_.active() && policy_.what == Policy::What::gradient;
   std::byte* const mean = parts_codec_ ? gradient_.data() : row;
-  if (!step_codec_ && !parts_codec_ && !update && !outer) {
+  if (repeats_) {
+    repeats_->apply();
+    if (repeats_->moves()) return;  // the states too
+  } else if (!step_codec_ && !parts_codec_ && !update && !outer) {
     trainer_.update(row, block_.weight(row, order.examples));
   } else {
     if (step_codec_ && update) step_codec_->take_sum(ReplicaCodec::Take::subtract, changed_parameters(there));

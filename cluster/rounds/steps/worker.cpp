@@ -67,7 +67,7 @@ void SynchronousSteps::train() {
   if (start.last_round < 0 || round < start.last_round)
     if (const FixedPlan::Round after = plan_.at(round + 1); after.examples > 0)
       order.next.assign(after.ranges.begin() + first, after.ranges.begin() + last);
-  if (order.ranges.empty()) {  // more workers than leaves: it only receives
+  if (order.ranges.empty() && !w_.replica.layout().repeated) {  // more workers than leaves: it only receives
     round_.staged = Contribution{.round = round};
     round_.staged_gradient = true;
     round_.staged_ns = round_.trained_ns;
@@ -100,6 +100,7 @@ void SynchronousSteps::prepare() {
   for (size_t r = 0; r < rows; ++r) setup.rows.push_back(w_.replica.exchange_row(r));
   if (coded()) give_payloads(&setup);
   next_pass_ = 1;
+  makes_part_ = false;
   round_.exchange.prepare(std::move(setup));
   round_.exchanged_ns = 0;
   round_.progress_ns = w_.clock.now_ns();

@@ -19,10 +19,12 @@ class SynchronousSteps final : public ExchangedRounds {
   void after_exchange(const Exchange& exchange) override;
   void on_contribution(const TrainOrder& order, const Contribution& contribution, double worked_s) override;
   void on_bucket(int64_t round, uint32_t bucket) override;
+  void on_parts_over(int64_t round) override;
   void on_payload_refused(int64_t round, size_t payload) override;
 
  protected:
   void train() override;
+  bool computes() const override { return ExchangedRounds::computes() || makes_part_; }
   bool may_apply() const override;
   ApplyOrder result() override;
   void add_times(Figures* figures, uint64_t now) override;
@@ -40,12 +42,14 @@ class SynchronousSteps final : public ExchangedRounds {
   void blame_payload(int64_t round, size_t payload);
   void ask_for_pass();
   void on_pass(int64_t round, uint32_t bucket);
+  bool awaits_part(int64_t round) const;
 
   FixedPlan plan_;
   FixedPlan::Round planned_;         // the round being computed
   std::vector<bool> bucket_staged_;  // all true once the contribution is known to be finite
   size_t buckets_staged_ = 0;
-  int next_pass_ = 1;      // to be asked for
+  int next_pass_ = 1;  // to be asked for
+  bool makes_part_ = false;
   int refused_alone_ = 0;  // payloads of its own
 };
 

@@ -49,13 +49,28 @@ void SynchronousSteps::ask_for_pass() {
   if (!round_.exchange.bucket_done(static_cast<size_t>(next_pass_) - 1)) {
     if (!planted(Bug::part_not_awaited) || !round_.exchange.active()) return;
   }
+  makes_part_ = true;
   w_.replica.make_part({.round = round_.exchange.round(), .examples = planned_.examples, .pass = next_pass_++});
 }
 
+// The last bucket of a gradient that is still computed is not what it will send.
+bool SynchronousSteps::awaits_part(int64_t round) const {
+  return w_.state == WorkerCore::State::running && !round_.training && round_.exchange.active() && round_.exchange.round() == round;
+}
+
+// Of sums that are repeated, all members hear it after the same one.
+void SynchronousSteps::on_parts_over(int64_t round) {
+  if (!awaits_part(round) || !makes_part_) return;
+  makes_part_ = false;
+  next_pass_ = w_.replica.layout().passes;
+  round_.exchange.close();
+  after_exchange(round_.exchange);
+}
+
 void SynchronousSteps::on_pass(int64_t round, uint32_t bucket) {
-  // The last bucket of a gradient that is still computed is not what it will send.
-  if (w_.state != WorkerCore::State::running || round_.training || !round_.exchange.active() || round_.exchange.round() != round) return;
+  if (!awaits_part(round)) return;
   if (bucket == 0 || static_cast<int>(bucket) != next_pass_ - 1 || bucket_staged_[bucket]) return;
+  makes_part_ = false;
   round_.progress_ns = w_.clock.now_ns();
   start_bucket(bucket);
   after_exchange(round_.exchange);

@@ -68,6 +68,16 @@ class TestReplica final : public ReplicaEvents {
     wait([&] { return buckets.size() > before || failed; });
     making_part_ = false;
   }
+  // False: there was nothing more to add up.
+  bool repeat(const PartOrder& order) {
+    const int before = parts_over;
+    const size_t made = buckets.size();
+    making_part_ = true;
+    replica->make_part(order);
+    wait([&] { return buckets.size() > made || parts_over > before || failed; });
+    making_part_ = false;
+    return parts_over == before;
+  }
   uint64_t apply(int64_t round, int64_t examples, int64_t after, bool alone = false) {
     return apply({.round = round, .examples = examples, .examples_after = after, .alone = alone});
   }
@@ -110,6 +120,7 @@ class TestReplica final : public ReplicaEvents {
     buckets.push_back(bucket);
     if (on_bucket_do) on_bucket_do(bucket);
   }
+  void on_parts_over(int64_t) override { ++parts_over; }
   void on_contribution(const Contribution& given) override { ++contributions, contribution = given; }
   void on_applied(int64_t at, uint64_t value) override { ++applied, round = at, hash = value; }
   void on_payload_refused(int64_t, size_t payload) override { refused = static_cast<int>(payload); }
@@ -124,7 +135,7 @@ class TestReplica final : public ReplicaEvents {
   std::string failure, evaluated;
   uint64_t data = 0, hash = 0, image_hash = 0;
   int64_t round = -2, image_round = -2;
-  int contributions = 0, applied = 0, inner_applied = 0, loaded = 0;
+  int contributions = 0, parts_over = 0, applied = 0, inner_applied = 0, loaded = 0;
   int refused = -1;                  // number of a payload
   uint64_t asked = 0, answered = 0;  // snapshots
   Contribution contribution;

@@ -57,7 +57,7 @@ std::vector<std::string> policies_that_show(Bug bug) {
     case Bug::pause_evicts:
     case Bug::setting_untold: return {"steered"};
     case Bug::pace_unbounded: return {"auto", "by_speed"};
-    case Bug::part_not_awaited: return {"allreduce_passes"};
+    case Bug::part_not_awaited: return {"allreduce_passes", "allreduce_repeats"};
     case Bug::step_payload_order: return {"allreduce_coded"};
     default: return {""};
   }

@@ -139,10 +139,13 @@ std::string refused(const std::function<void()>& make) {
   return "accepted";
 }
 
-TEST(LineSteps, AreMadeInOneProcessOnACpu) {
+TEST(LineSteps, AreMadeOnACpuByGradientsOfAll) {
   const TrainerOptions options{.threads = 1, .measure = false};
   const Job job = logistic(R"({"type": "lbfgs"})");
-  EXPECT_NE(refused([&] { ClusterJob(job, options); }).find("'lbfgs' searches along lines in one process"), std::string::npos);
+  EXPECT_EQ(refused([&] { ClusterJob(job, options); }), "accepted");  // gradients are added up
+  const Job averaged = logistic(R"({"type": "lbfgs"})", R"(, "averaging": {"type": "periodic", "every": 5})");
+  EXPECT_NE(refused([&] { ClusterJob(averaged, options); }).find("'lbfgs' searches along lines, and so adds up gradients and losses"),
+            std::string::npos);
   TrainingSetup training(job, options);
   const std::unique_ptr<StepEngine> engine = make_engine(training);
   EXPECT_NE(refused([&] { LineSteps::of(training, *engine, false); }).find("searches along lines, for steps of one loss on one batch"),

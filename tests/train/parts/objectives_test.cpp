@@ -222,7 +222,7 @@ TEST(Objectives, SayWhatIsWrong) {
             std::string::npos);
 }
 
-TEST(Objectives, TrainInOneProcessOnACpu) {
+TEST(Objectives, TrainOnACpuAndInClustersWithoutACodec) {
   const auto refused = [](auto make) {
     try {
       make();
@@ -232,7 +232,12 @@ TEST(Objectives, TrainInOneProcessOnACpu) {
     return std::string("accepted");
   };
   const TrainerOptions options{.threads = 1, .measure = false};
-  EXPECT_NE(refused([&] { ClusterJob(gan(), options); }).find("take turns in the steps of one process"), std::string::npos);
+  EXPECT_EQ(refused([&] { ClusterJob(gan(), options); }), "accepted");
+  EXPECT_EQ(refused([&] { ClusterJob(gan(kObjectives, R"(, "averaging": {"type": "periodic", "every": 5})"), options); }), "accepted");
+  EXPECT_NE(refused([&] {
+              ClusterJob(gan(kObjectives, R"(, "averaging": {"type": "allreduce", "codec": "lowrank"})"), options);
+            }).find("take turns in a step, and so add up gradients several times"),
+            std::string::npos);
   TrainingSetup first(gan(), options);
   first.options.backend = Backend::cuda;
   EXPECT_NE(refused([&] { ObjectiveTurns(gan(), first); }).find("take turns on a CPU"), std::string::npos);
