@@ -67,6 +67,23 @@ std::vector<ChoosingInput> choosing_inputs(const Graph& graph) {
   return found;
 }
 
+std::vector<RowGradient> row_gradients(const Graph& graph) {
+  std::vector<RowGradient> found;
+  for (const NamedValue& output : graph.outputs()) {
+    const Node& node = graph.node(output.value);
+    if (!is_op(node, "scatter_add")) continue;
+    const Json* axis = node.attrs.find("axis");
+    if (axis == nullptr || axis->as_number() != 0) continue;
+    RowGradient gradient{.output = output.name};
+    const Node* leaf = input_behind(graph, node.inputs[1], &gradient.low);
+    if (!leaf) continue;
+    for (const Leaf& each : graph.leaves())
+      if (each.value.node == leaf->id) gradient.input = each.name;
+    found.push_back(std::move(gradient));
+  }
+  return found;
+}
+
 int64_t first_outside(const View& view, int64_t n, int64_t low, int64_t count) {
   assert(view.contiguous());
   switch (view.dtype) {

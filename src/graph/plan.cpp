@@ -97,6 +97,7 @@ PlanRun::PlanRun(std::shared_ptr<const Plan> plan, const Memory& memory)
                 .pack = step.packed_bytes ? step.kernel->pack : nullptr,
                 .pack_each_run = step.pack_each_run,
                 .accumulates = step.accumulate,
+                .keeps = step.keeps,
                 .algorithm = step.algorithm};
     KernelCall& call = bound.call;
     call.in = views_.data() + next;
@@ -144,7 +145,7 @@ void PlanRun::run_steps(size_t first, size_t last, Team* team, const StepInfo& s
   for (Bound& bound : std::span(calls_).subspan(first, last - first)) {
     bound.call.team = team;
     bound.call.step = &step;
-    bound.call.accumulate = bound.accumulates && accumulate;
+    bound.call.accumulate = bound.accumulates && (accumulate || bound.keeps);
     if (bound.pack && bound.pack_each_run) bound.pack(bound.call);
     if (checker_) {
       const auto index = static_cast<size_t>(&bound - calls_.data());

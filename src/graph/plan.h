@@ -37,6 +37,8 @@ struct PlanOptions {
   // (gradients of parameters) are added to what is there.
   std::vector<std::string> external_outputs;
   std::vector<std::string> sums;  // those of them that are added to what is there whatever they are
+  // Those of them that are added to what is there in every run, also the first of a step: their owner sees to it that they begin with zeros.
+  std::vector<std::string> kept;
   // For a device that also keeps its parameters in this 16-bit type: plans read casts of parameters there.
   std::optional<Dtype> halves;
   const Tuning* tuning = nullptr;  // measured choices; null: the first kernel that takes a call
@@ -63,6 +65,7 @@ struct PlanStep {
   size_t packed_offset = 0, packed_bytes = 0;
   bool pack_each_run = false;  // the packed operand is computed, not a leaf
   bool accumulate = false;
+  bool keeps = false;  // it accumulates in every run
   double flops = 0;
   std::string scope;
   std::shared_ptr<const ScanPlan> loop;  // null: the step is no loop
@@ -163,7 +166,7 @@ class PlanRun {
     void (*run)(const KernelCall&) = nullptr;
     void (*pack)(const KernelCall&) = nullptr;
     bool pack_each_run = false;
-    bool accumulates = false;
+    bool accumulates = false, keeps = false;
     int algorithm = 0;
     KernelCall call;
   };

@@ -191,6 +191,12 @@ bool PlanCompiler::adds_up(ValueId id) const {
           std::ranges::find(options_.sums, options_.external_outputs[static_cast<size_t>(external)]) != options_.sums.end());
 }
 
+// A step of several results keeps all of them or none: gradients of tables come alone.
+bool PlanCompiler::keeps(const PlanStep& step) const {
+  return step.accumulate && step.out.size() == 1 && step.out[0].place == Place::output &&
+         std::ranges::find(options_.kept, options_.external_outputs[static_cast<size_t>(step.out[0].index)]) != options_.kept.end();
+}
+
 bool PlanCompiler::wants_channels_last(const Node& node, int output) const {
   const Type& type = node.outputs[static_cast<size_t>(output)];
   if (options_.backend == Backend::ref || type.shape.rank() != 4) return false;
@@ -248,6 +254,7 @@ bool PlanCompiler::add_alias(const Node& node) {
         PlanStep step{.op = &op_named("copy"), .in = {operand}};
         step.out = {{.place = Place::output, .index = external, .view = shaped_view(node.outputs[0], false)}};
         step.accumulate = adds_up({node.id, 0});
+        step.keeps = keeps(step);
         add_step({.op = step.op, .inputs = {{node.id, 0}}, .outputs = {node.outputs[0]}, .scope = node.scope}, std::move(step));
       }
       return true;
@@ -349,6 +356,7 @@ void PlanCompiler::add_node(const Node& node) {
     put({node.id, static_cast<int>(o)}, out);
     if (out.place == Place::output && adds_up({node.id, static_cast<int>(o)})) step.accumulate = true;
   }
+  step.keeps = keeps(step);
   step.flops = node.op->flops ? node.op->flops(types.call()) : elements;
   step.scope = node.scope;
   add_step(node, std::move(step));
@@ -435,11 +443,12 @@ void PlanCompiler::add_step(const Node& node, PlanStep step) {
         step.out[o] = new_operand(node.outputs[o], false);
         sums.emplace_back(step.out[o], target);
       }
-    step.accumulate = false;
+    const bool keeps = step.keeps;
+    step.accumulate = step.keeps = false;
     const std::string scope = step.scope;
     add_step(node, std::move(step));
     for (const auto& [from, to] : sums) {
-      PlanStep add{.op = &op_named("copy"), .in = {from}, .out = {to}, .accumulate = true, .scope = scope};
+      PlanStep add{.op = &op_named("copy"), .in = {from}, .out = {to}, .accumulate = true, .keeps = keeps, .scope = scope};
       const Type type{from.view.dtype, Shape(std::vector<int64_t>(from.view.dims, from.view.dims + from.view.rank))};
       add_step({.op = add.op, .inputs = {ValueId{}}, .outputs = {type}, .scope = scope}, std::move(add));
     }

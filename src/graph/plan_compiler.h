@@ -67,6 +67,7 @@ class PlanCompiler {
   Sliced sliced(ValueId id) const { return slices_.values[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)]; }
   // Whether slices of a batch, or steps of a loop, add to what lies there. A device takes the batch whole.
   bool adds_up(ValueId id) const;
+  bool keeps(const PlanStep& step) const;
   void put(ValueId id, const Operand& operand);
   const std::vector<Use>& uses(ValueId id) const { return uses_[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)]; }
   // Whether a node after this one reads what lies in the buffer, but for `except`.

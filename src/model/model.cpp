@@ -456,6 +456,8 @@ Graph PlanSet::graph_of(ShapeKey key) const {
   return model_.inference_graph(key.batch, kind_ == Kind::inference_with_loss, backend_, layers_, carry_, key.steps);
 }
 
+std::vector<RowGradient> PlanSet::row_gradients() const { return perigee::row_gradients(graph_of(2)); }
+
 void PlanSet::set_recompute(const RecomputeOptions& options, size_t room) {
   recompute_ = options.mode;
   room_ = room;
@@ -491,6 +493,7 @@ RecomputeChoice PlanSet::compile(ShapeKey key) const {
   const Graph graph = graph_of(key);
   const PlanOptions options{.backend = backend_,
                             .external_outputs = gradient_outputs(graph),
+                            .kept = kept_,
                             .halves = backend_ == Backend::cuda ? model_.spec().half : std::nullopt,
                             .tuning = tuning_};
   return choose_recompute(graph, options, recompute_, room_, scopes_);

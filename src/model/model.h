@@ -143,6 +143,10 @@ class PlanSet {
   void set_recompute(const RecomputeOptions& options, size_t room);
   // Before the first plan: rows go on from step to step.
   void set_carry(Carry carry) { carry_ = carry; }
+  // Before the first plan: gradients of these outputs are added to what is there in every run (PlanOptions::kept).
+  void keep(std::vector<std::string> outputs) { kept_ = std::move(outputs); }
+  // The gradients, of those of training plans, that are zero but for rows which an input chooses.
+  std::vector<RowGradient> row_gradients() const;
   // Compiles on first use; thread-safe. Threads that want the same plan at once compile it once, and others do not wait for them.
   std::shared_ptr<const Plan> plan(ShapeKey key) { return choice(key).plan; }
   RecomputeChoice choice(ShapeKey key);
@@ -164,6 +168,7 @@ class PlanSet {
   Backend backend_;
   const Tuning* tuning_;
   std::vector<std::string> layers_;
+  std::vector<std::string> kept_;
   SliceAnalysis slices_;
   RecomputeOptions::Mode recompute_ = RecomputeOptions::Mode::none;
   Carry carry_ = Carry::none;

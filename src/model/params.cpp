@@ -21,7 +21,8 @@ ParamWindow window_of(const ParameterSpec& spec, int64_t offset) {
           .trainable = spec.trainable,
           .lr_scale = spec.lr_scale,
           .regularization = spec.regularization,
-          .constraint = spec.constraint};
+          .constraint = spec.constraint,
+          .rows = spec.rows};
 }
 
 }  // namespace

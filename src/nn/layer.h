@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/core/config.h"
+#include "src/core/row_update.h"
 #include "src/core/schema.h"
 #include "src/graph/build.h"
 
@@ -25,6 +26,7 @@ struct ParameterSpec {
   double lr_scale = 1.0;
   Json regularization;  // null: the job's
   Json constraint;      // null: the job's
+  RowUpdate rows = RowUpdate::dense;
 };
 
 // One tensor of the state segment (running statistics, counters): no gradient, averaged by examples.
@@ -52,6 +54,8 @@ class LayerContext {
   // ("weight_init", "bias_init").
   virtual Value parameter(const std::string& name, const Shape& shape, ParameterRole role, int64_t fan_in, int64_t fan_out,
                           const Json& fallback_init) = 0;
+  // How the rows of the parameter `name`, which was declared before, are updated where the rest of the job allows it.
+  virtual void update_rows(const std::string& name, RowUpdate rows) = 0;
   // Parameter `name` of another layer of the same network, which is built before this one.
   virtual Value parameter_of(const std::string& layer, const std::string& name) = 0;
   virtual Value state(const std::string& name, const Shape& shape, double initial) = 0;

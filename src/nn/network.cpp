@@ -132,6 +132,11 @@ class Context final : public LayerContext {
     return training() ? noisy_parameter(*this, value, role, name) : value;
   }
 
+  void update_rows(const std::string& name, RowUpdate rows) override {
+    for (ParameterSpec& spec : build_.result.parameters)
+      if (spec.name == prefix_ + "." + name) spec.rows = rows;
+  }
+
   Value parameter_of(const std::string& layer, const std::string& name) override {
     std::vector<std::string> layers;
     for (const ParameterSpec& spec : build_.result.parameters) {

@@ -55,12 +55,13 @@ bool Clip::take_threshold(const Clip& other) {
   return true;
 }
 
-void Clip::measure(size_t first, size_t last, const void* gradient, const BlockMath& math) {
+void Clip::measure(size_t first, size_t last, const void* gradient, const BlockMath& math, std::span<const uint8_t> quiet) {
   const auto* bytes = static_cast<const std::byte*>(gradient);
   for (size_t i = first; i < last; ++i) {
     const UpdatePiece& piece = pieces_[i];
     const std::byte* at = bytes + static_cast<size_t>(piece.begin) * dtype_bytes(math.dtype);
-    sums_[i] = trainable_[static_cast<size_t>(piece.window)] ? math.sum_of_squares(at, piece.end - piece.begin) : 0;
+    const bool counts = trainable_[static_cast<size_t>(piece.window)] && (quiet.empty() || !quiet[i]);
+    sums_[i] = counts ? math.sum_of_squares(at, piece.end - piece.begin) : 0;
   }
 }
 

@@ -32,7 +32,8 @@ class Clip {
   bool needs_norms() const { return kind_ != Kind::none && kind_ != Kind::value; }
 
   // Sums squares of the pieces [first, last) (two-phase form: any threads, disjoint ranges)...
-  void measure(size_t first, size_t last, const void* gradient, const BlockMath& math);
+  // A piece that is marked in `quiet`, where that is not empty, is all zeros.
+  void measure(size_t first, size_t last, const void* gradient, const BlockMath& math, std::span<const uint8_t> quiet = {});
   // ... then, alone, makes norms and factors of them; `scale` multiplies the gradient.
   void finish(double scale);
   double factor(size_t window) const { return factors_[static_cast<size_t>(groups_[window])]; }

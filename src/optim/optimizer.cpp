@@ -256,14 +256,14 @@ Optimizer::Range Optimizer::range(int part, int parts) const {
   return {begin, part + 1 == parts ? pieces_.back().end : border(part + 1)};
 }
 
-void Optimizer::measure(Range range, const void* gradient) {
+void Optimizer::measure(Range range, const void* gradient, std::span<const uint8_t> quiet) {
   if (!clip_.needs_norms()) return;
   const auto at = [&](int64_t border) {
     return static_cast<size_t>(std::lower_bound(pieces_.begin(), pieces_.end(), border,
                                                 [](const UpdatePiece& piece, int64_t value) { return piece.begin < value; }) -
                                pieces_.begin());
   };
-  clip_.measure(at(range.begin), at(range.end), gradient, math_);
+  clip_.measure(at(range.begin), at(range.end), gradient, math_, quiet);
 }
 
 void Optimizer::finish_norms() {
@@ -293,18 +293,52 @@ void Optimizer::update_chunk(Range range, void* parameters, const void* chunk_gr
       run_program(i, {begin, end}, element(parameters, begin, dtype), element(chunk_gradient, begin - range.begin, dtype), slots);
       continue;
     }
-    const View in = flat_view(element(chunk_gradient, begin - range.begin, dtype), end - begin, dtype);
-    View out[1 + kMaxRuleSlots];
-    out[0] = flat_view(element(parameters, begin, dtype), end - begin, dtype);
-    for (size_t s = 0; s < slots_.size(); ++s) out[s + 1] = flat_view(element(slots[s], begin, dtype), end - begin, dtype);
-    KernelCall call;
-    call.in = &in;
-    call.n_in = 1;
-    call.out = out;
-    call.n_out = 1 + static_cast<int>(slots_.size());
-    call.params = &params_[i];
-    kernel_->run(call);
+    void* states[kMaxRuleSlots];
+    for (size_t s = 0; s < slots_.size(); ++s) states[s] = element(slots[s], begin, dtype);
+    run_kernel(params_[i], end - begin, element(parameters, begin, dtype), element(chunk_gradient, begin - range.begin, dtype),
+               {states, slots_.size()});
   }
+}
+
+void Optimizer::run_kernel(const UpdateParams& params, int64_t n, void* parameters, const void* gradient,
+                           std::span<void* const> slots) const {
+  const View in = flat_view(static_cast<const std::byte*>(gradient), n, math_.dtype);
+  View out[1 + kMaxRuleSlots];
+  out[0] = flat_view(static_cast<const std::byte*>(parameters), n, math_.dtype);
+  for (size_t s = 0; s < slots.size(); ++s) out[s + 1] = flat_view(static_cast<const std::byte*>(slots[s]), n, math_.dtype);
+  KernelCall call;
+  call.in = &in;
+  call.n_in = 1;
+  call.out = out;
+  call.n_out = 1 + static_cast<int>(slots.size());
+  call.params = &params;
+  kernel_->run(call);
+}
+
+void Optimizer::replay(size_t window, const UpdateParams& params, Range range, void* parameters, const void* zeros,
+                       void* const* slots) const {
+  assert(!program_ && windows_[window].offset <= range.begin && range.end <= windows_[window].offset + windows_[window].elements);
+  if (!update_op()) return;
+  void* states[kMaxRuleSlots];
+  for (size_t s = 0; s < slots_.size(); ++s) states[s] = element(slots[s], range.begin, math_.dtype);
+  run_kernel(params, range.end - range.begin, element(parameters, range.begin, math_.dtype), zeros, {states, slots_.size()});
+}
+
+bool Optimizer::rests(size_t window, double state) const {
+  assert(!program_);
+  if (!update_op()) return true;
+  alignas(double) std::byte numbers[1 + kMaxRuleSlots][sizeof(double)], zero[sizeof(double)] = {};
+  void* states[kMaxRuleSlots];
+  const auto first = [](size_t at, double given) { return at == 0 ? 1.0 : given; };
+  for (size_t i = 0; i <= slots_.size(); ++i) math_.fill(first(i, state), 1, numbers[i]);
+  for (size_t s = 0; s < slots_.size(); ++s) states[s] = numbers[s + 1];
+  run_kernel(params_[window], 1, numbers[0], zero, {states, slots_.size()});
+  for (size_t i = 0; i <= slots_.size(); ++i) {
+    std::byte before[sizeof(double)];
+    math_.fill(first(i, state), 1, before);
+    if (std::memcmp(numbers[i], before, dtype_bytes(math_.dtype)) != 0) return false;
+  }
+  return true;
 }
 
 void Optimizer::run_program(size_t window, Range range, std::byte* parameters, const std::byte* gradient, void* const* slots) const {

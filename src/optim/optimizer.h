@@ -81,12 +81,20 @@ class Optimizer {
   Range range(int part, int parts) const;
 
   // By any threads on disjoint ranges. measure() takes what range() gives, update() any range.
-  void measure(Range range, const void* gradient);
+  // `quiet`: by piece(), marks those of which nothing but zeros is known to be there; empty: none.
+  void measure(Range range, const void* gradient, std::span<const uint8_t> quiet = {});
   void finish_norms();
   double gradient_norm() const { return clip_.global_norm(); }  // of all trainable parameters, after finish_norms()
   void update(Range range, void* parameters, const void* gradient, void* const* slots) const;
   // The same with a gradient of which only `chunk` is there.
   void update_chunk(Range chunk, void* parameters, const void* chunk_gradient, void* const* slots) const;
+  // What a step does to elements of one window whose gradient is zero, by the numbers that params() gave in that step. `zeros`: as many as the
+  // range has elements.
+  void replay(size_t window, const UpdateParams& params, Range range, void* parameters, const void* zeros, void* const* slots) const;
+  // Whether this step leaves a parameter of 1 with states of `state` as they are where the gradient is zero.
+  bool rests(size_t window, double state) const;
+  // Windows are cut into these.
+  const std::vector<UpdatePiece>& pieces() const { return pieces_; }
   void constrain(int part, int parts, void* parameters) const { constraints_.apply(part, parts, parameters, math_); }
 
   // For updates elsewhere (src/train/device/device_update.h): the update op, null when none changes anything; what begin_step() gave it for
@@ -109,6 +117,7 @@ class Optimizer {
   void fill_params(const StepProgress& now, std::span<UpdateParams> to) const;
   RuleStep rule_step(const StepProgress& now) const;
   void make_codes();
+  void run_kernel(const UpdateParams& params, int64_t n, void* parameters, const void* gradient, std::span<void* const> slots) const;
   void run_program(size_t window, Range range, std::byte* parameters, const std::byte* gradient, void* const* slots) const;
 
   const BlockMath& math_;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/core/json.h"
+#include "src/core/row_update.h"
 #include "src/tensor/shape.h"
 
 namespace perigee {
@@ -21,6 +22,7 @@ struct ParamWindow {
   double lr_scale = 1.0;
   Json regularization;  // null: the job's
   Json constraint;      // null: the job's
+  RowUpdate rows = RowUpdate::dense;
 };
 
 }  // namespace perigee

@@ -116,6 +116,8 @@ class StepEngine {
   // are about to be.
   virtual void fetch(Numbers) const {}
   virtual void host_changed(Numbers) {}
+  // For an engine that puts some of an update off: makes it, so that the model and the slots are what they are said to be.
+  virtual void settle() const {}
   virtual void fetch_loss_scale() const {}
   virtual void loss_scale_changed() {}
   virtual bool holds_examples() const { return false; }  // batches need no fields then, their ids are enough

@@ -271,6 +271,7 @@ void warn_of_other_numbers(const Job& job, const std::string& part, const Json& 
 }  // namespace
 
 Evaluator* Trainer::evaluator(const std::string& part) {
+  engine_->settle();
   if (!has_part(part)) return nullptr;
   auto& evaluator = evaluators_[part];
   if (!evaluator) {
@@ -286,11 +287,13 @@ Evaluator* Trainer::evaluator(const std::string& part) {
 }
 
 Inference& Trainer::inference() {
+  engine_->settle();
   if (!inference_) inference_ = std::make_unique<Inference>(*t_.model, t_.team, false, kEvaluationBatch, engine_->device_models());
   return *inference_;
 }
 
 RecordPredictor& Trainer::record_predictor(const PredictionOptions& options) {
+  engine_->settle();
   if (!predictor_ || !(options == predictor_options_)) {
     predictor_.reset();
     predictor_ = std::make_unique<RecordPredictor>(*t_.model, class_names(), t_.team, engine_->device_models(), options);
@@ -308,6 +311,7 @@ std::vector<std::string> Trainer::class_names() const {
 }
 
 Trainer::InUse::InUse(Trainer& trainer) : trainer_(trainer.averaged() ? &trainer : nullptr) {
+  trainer.engine_->settle();
   if (trainer_) trainer_->average()->exchange(trainer_->model().params());
 }
 

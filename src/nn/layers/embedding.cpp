@@ -4,10 +4,27 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"size", "out"};
-constexpr Option kOptions[] = {{"size", "integer", nullptr, "number of different indices; they count from 0"},
-                               {"out", "integer", nullptr, "features of each", {1}},
-                               {"bias", "boolean", "false", "adds a learned number to each feature"},
-                               kActivationOption};
+constexpr Option kOptions[] = {
+    {"size", "integer", nullptr, "number of different indices; they count from 0"},
+    {"out", "integer", nullptr, "features of each", {1}},
+    {"bias", "boolean", "false", "adds a learned number to each feature"},
+    {"rows",
+     "name",
+     "exact from 8,192 rows on, else dense",
+     "which rows a step updates. dense: all; exact: those that are read, after the steps that they missed, with "
+     "the bits of dense; lazy: those whose gradient is not zero, and no states of others, as PyTorch's SparseAdam: "
+     "the same as dense for sgd without momentum and adagrad without decay",
+     {},
+     {"dense", "exact", "lazy"}},
+    kActivationOption};
+
+constexpr int64_t kManyRows = 8192;  // so few as are below are updated in no time
+
+RowUpdate rows_of(const Config& options, int64_t size) {
+  if (!options.has("rows")) return size >= kManyRows ? RowUpdate::exact : RowUpdate::dense;
+  const std::string rows = options.choice("rows");
+  return rows == "exact" ? RowUpdate::exact : rows == "lazy" ? RowUpdate::lazy : RowUpdate::dense;
+}
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
@@ -16,6 +33,7 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   if (indices.rank() > 2) context.fail("takes one index, or one list of them, for each example", indices.shape().text());
   if (indices.rank() == 2 && indices.shape()[1] == 1) indices = reshape(indices, Shape{indices.shape()[0]});
   const Value weight = context.parameter("weight", Shape{size, out}, ParameterRole::weight, size, out, "xavier");
+  context.update_rows("weight", rows_of(options, size));
   Value y = context.graph().apply("gather", {weight, indices}, Json(Json::Object{{"axis", Json(0)}}));
   if (y.rank() == 3) y = transpose(y, {0, 2, 1});
   if (options.boolean("bias")) y = y + per_channel(context.parameter("bias", Shape{out}, ParameterRole::bias, size, out, 0.0), y.rank());

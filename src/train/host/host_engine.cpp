@@ -13,6 +13,9 @@ void HostEngine::build() {
   plans_->set_carry(Carry::stated);
   if (!carried_ && !t_.model->carried().empty()) carried_ = std::make_unique<CarriedRows>(t_.model->carried(), t_.streams);
   plans_->set_recompute(RecomputeOptions::of(t_.job), arena_room());
+  if (sparse_) sparse_->settle();
+  sparse_ = SparseRows::of(t_, *plans_);
+  if (sparse_) plans_->keep(sparse_->outputs());
   collective_ = plans_->slices().collective;
   sliceable_ = plans_->slices().sliceable;
   if (!cut_ && !carried_ && !collective_ && sliceable_) cut_ = CutRows::of(t_);
@@ -108,6 +111,7 @@ HostEngine::Bound HostEngine::bind_piece(size_t rank, const Batch& batch, int64_
 // An epoch begins with streams that carry nothing.
 void HostEngine::begin_rows(const Batch& batch) {
   if (cut_) cut_->arrange(batch);
+  if (sparse_) sparse_->arrange(batch);
   if (!carried_) return;
   assert(batch.size == t_.streams);  // the job's own batches
   if (batch.position == 0) carried_->clear();
@@ -130,7 +134,7 @@ size_t HostEngine::bytes() const {
   size_t sum = t_.model->params().block_bytes();
   for (const Storage& slot : t_.slots) sum += slot.bytes();
   for (const auto& slice : slices_) sum += slice->gradient.bytes() + slice->sums.bytes() + slice->memory->bytes();
-  return sum + (cut_ ? cut_->bytes() : 0);
+  return sum + (cut_ ? cut_->bytes() : 0) + (sparse_ ? sparse_->bytes() : 0);
 }
 
 DeviceMemory HostEngine::planned_memory(int64_t gpus) const { return planned_device_memory(t_, gpus); }

@@ -10,6 +10,7 @@
 
 #include "src/model/steps/carried_rows.h"
 #include "src/train/host/cut_rows.h"
+#include "src/train/host/sparse_rows.h"
 #include "src/train/host/thread_slice.h"
 #include "src/train/step_engine.h"
 
@@ -32,6 +33,16 @@ class HostEngine final : public StepEngine {
                               const std::atomic<bool>* cancel) override;
   double update(const std::byte* gradient_sum) override;
   void commit_states() override;
+
+  void settle() const override {
+    if (sparse_) sparse_->settle();
+  }
+  void fetch(Numbers what) const override {
+    if (what == Numbers::model || what == Numbers::slots) settle();
+  }
+  void host_changed(Numbers what) override {
+    if (sparse_ && (what == Numbers::model || what == Numbers::slots)) sparse_->forget();
+  }
 
   CarriedRows* carried() const override { return carried_.get(); }
   int64_t sub_batch() const override { return sub_batch_; }
@@ -62,14 +73,17 @@ class HostEngine final : public StepEngine {
   void compute_slice(Team& team, const Batch& batch, const StepInfo& base, Gathering* gathering = nullptr);
   bool losses_finite() const;
   void exchange(const StepTask& task);
-  void update_slice(Team& team, const std::byte* whole_gradient);
+  void begin_slice(Team& team);
+  // `foreign`: rows that the batch did not read may be in it.
+  void update_slice(Team& team, const std::byte* whole_gradient, bool foreign);
+  void update_range(const ThreadSlice& slice, Optimizer::Range range, const std::byte* whole_gradient);
   void check_kernels(const StepInfo& info) const;
   // host_gradient.cpp
   void run_with_marks(Team& team, const BoundPlan& plan, const StepInfo& info, bool accumulate, Gathering& gathering);
   void gather_bucket(Team& team, Gathering& gathering);
   // The sum of the gradients of threads [first, first + span) in a fixed tree, of at most kUpdateChunk elements: in memory of
   // `slice`, so that no thread writes what lies in another one's cache.
-  const std::byte* sum_gradients(ThreadSlice& slice, size_t first, size_t span, size_t buffer, Optimizer::Range chunk) const;
+  const std::byte* sum_gradients(const ThreadSlice& slice, size_t first, size_t span, size_t buffer, Optimizer::Range chunk) const;
   void merge_gradients(int rank, Optimizer::Range range);  // into the first thread's block
   void sum_figures(GradientReport* report) const;
   // host_scaling.cpp: precision "fp16"
@@ -91,6 +105,7 @@ class HostEngine final : public StepEngine {
   int measured_ = 0;
   std::vector<int64_t> lengths_;          // of the first batch's examples, ascending
   std::unique_ptr<CarriedRows> carried_;  // null: the network carries nothing
+  std::unique_ptr<SparseRows> sparse_;    // null: all parameters are dense
   std::unique_ptr<CutRows> cut_;          // null: examples are computed with all their steps, in the batch's order
   // The step that was made last.
   const Batch* batch_ = nullptr;

@@ -33,13 +33,14 @@ bool add_chunk(const BlockMath& math, const std::byte* sum, const GradientTarget
 
 }  // namespace
 
-const std::byte* HostEngine::sum_gradients(ThreadSlice& slice, size_t first, size_t span, size_t buffer, Optimizer::Range chunk) const {
+const std::byte* HostEngine::sum_gradients(const ThreadSlice& slice, size_t first, size_t span, size_t buffer,
+                                           Optimizer::Range chunk) const {
   if (span == 1) return slices_[first]->gradient.data() + t_.bytes_of(chunk.begin);
   const size_t half = span / 2, deeper = buffer / 2 * 2 + 2;
   const std::byte* left = sum_gradients(slice, first, half, deeper, chunk);
   if (first + half >= slices_.size()) return left;
   const std::byte* right = sum_gradients(slice, first + half, half, deeper + 1, chunk);
-  std::byte* sum = slice.sums.data() + buffer * t_.bytes_of(kUpdateChunk);
+  std::byte* sum = const_cast<std::byte*>(slice.sums.data()) + buffer * t_.bytes_of(kUpdateChunk);
   t_.math->add(left, right, chunk.end - chunk.begin, sum);
   return sum;
 }
@@ -47,10 +48,12 @@ const std::byte* HostEngine::sum_gradients(ThreadSlice& slice, size_t first, siz
 void HostEngine::merge_gradients(int rank, Optimizer::Range range) {
   if (slices_.size() == 1) return;
   std::byte* block = slices_[0]->gradient.data();
-  for_each_chunk(range, [&](Optimizer::Range chunk) {
+  const auto merge = [&](Optimizer::Range chunk) {
     const std::byte* sum = sum_gradients(*slices_[static_cast<size_t>(rank)], 0, std::bit_ceil(slices_.size()), 0, chunk);
     std::memcpy(block + t_.bytes_of(chunk.begin), sum, t_.bytes_of(chunk.end - chunk.begin));
-  });
+  };
+  if (sparse_) sparse_->for_each_chunk(range, merge);
+  else for_each_chunk(range, merge);
 }
 
 void HostEngine::run_with_marks(Team& team, const BoundPlan& plan, const StepInfo& info, bool accumulate, Gathering& gathering) {
@@ -101,6 +104,7 @@ GradientReport HostEngine::sum_gradient(const Batch& batch, const StepInfo& info
   if (t_.scale) return scaled_gradient(batch, info, target, cancel);
   Gathering gathering{.target = target};
   t_.team.run([&](Team& team) {
+    begin_slice(team);
     compute_slice(team, batch, info, &gathering);
     if (cancel && *cancel) gathering.cancelled = true;  // this thread may have left its slice
     while (slices_[static_cast<size_t>(team.rank())]->gathered < t_.buckets.size()) gather_bucket(team, gathering);
@@ -112,7 +116,7 @@ GradientReport HostEngine::sum_gradient(const Batch& batch, const StepInfo& info
 }
 
 double HostEngine::update(const std::byte* gradient_sum) {
-  t_.team.run([&](Team& team) { update_slice(team, gradient_sum); });
+  t_.team.run([&](Team& team) { update_slice(team, gradient_sum, true); });
   return t_.optimizer->needs_norms() ? t_.optimizer->gradient_norm() : -1;
 }
 

@@ -27,6 +27,7 @@ void HostEngine::compute_slice(Team& team, const Batch& batch, const StepInfo& b
   slice.loss_sum = 0;
   slice.correct = 0;
   slice.gathered = 0;
+  if (sparse_) sparse_->clear(team.rank(), slice.gradient.data());
   if (slice.begin == slice.end) {  // nothing to add, but its block is part of the sum
     std::memset(slice.gradient.data(), 0, slice.gradient.bytes());
     return;
@@ -78,6 +79,7 @@ std::optional<StepOutcome> HostEngine::attempt(const StepTask& task) {
   const uint64_t begin_ns = monotonic_ns();
   uint64_t computed_ns = begin_ns, exchanged_ns = 0;
   t_.team.run([&](Team& team) {
+    begin_slice(team);
     compute_slice(team, batch, task.info);
     team.barrier();
     if (team.rank() == 0) computed_ns = monotonic_ns(), cancelled = cancel_ && *cancel_, finite = losses_finite();
@@ -91,7 +93,7 @@ std::optional<StepOutcome> HostEngine::attempt(const StepTask& task) {
       team.barrier();
       if (exchange_error_) return;
     }
-    update_slice(team, merges_first ? slices_[0]->gradient.data() : nullptr);
+    update_slice(team, merges_first ? slices_[0]->gradient.data() : nullptr, task.exchange != nullptr);
     if (team.rank() == 0) commit_states();
   });
   t_.times.add(TracePhase::compute, begin_ns, computed_ns, batch.size);
@@ -117,6 +119,7 @@ bool HostEngine::losses_finite() const {
 
 // Between two barriers, on one thread: nothing may leave it but by `exchange_error_`.
 void HostEngine::exchange(const StepTask& task) {
+  if (sparse_) sparse_->written_elsewhere();
   try {
     (*task.exchange)({slices_[0]->gradient.data(), slices_[0]->gradient.bytes()}, task.batch);
   } catch (const std::exception&) {
@@ -129,23 +132,56 @@ void HostEngine::commit_states() {
   if (carried_) carried_->commit();
 }
 
+// Rows that were passed over come up to date before any thread reads them.
+void HostEngine::begin_slice(Team& team) {
+  if (!sparse_) return;
+  sparse_->catch_up(team.rank(), team.size());
+  team.barrier();
+}
+
+// A range of the block at once, or with rows of which only those are updated that have to be.
+void HostEngine::update_range(const ThreadSlice& slice, Optimizer::Range range, const std::byte* gradient) {
+  std::byte* parameters = t_.model->params().block();
+  const auto summed = [&](Optimizer::Range chunk) {
+    return gradient ? gradient + t_.bytes_of(chunk.begin) : sum_gradients(slice, 0, std::bit_ceil(slices_.size()), 0, chunk);
+  };
+  const auto dense = [&](Optimizer::Range part) {
+    if (gradient) return t_.optimizer->update(part, parameters, gradient, t_.slot_pointers.data());
+    for_each_chunk(part,
+                   [&](Optimizer::Range chunk) { t_.optimizer->update_chunk(chunk, parameters, summed(chunk), t_.slot_pointers.data()); });
+  };
+  if (!sparse_) return dense(range);
+  const std::byte* read = nullptr;  // the gradient of the row at hand
+  Optimizer::Range row;
+  const auto read_row = [&](Optimizer::Range of) {
+    row = of;
+    return read = summed(of);
+  };
+  sparse_->for_each_update(range, dense, read_row, [&](Optimizer::Range of) {
+    if (row.begin != of.begin || !read) read_row(of);
+    t_.optimizer->update_chunk(of, parameters, read, t_.slot_pointers.data());
+  });
+}
+
 // `gradient` null: each chunk is summed over the threads just before its update.
-void HostEngine::update_slice(Team& team, const std::byte* gradient) {
+void HostEngine::update_slice(Team& team, const std::byte* gradient, bool foreign) {
   const Optimizer::Range range = t_.optimizer->range(team.rank(), team.size());
+  if (sparse_) {
+    team.barrier();  // what rows have in other threads' ranges is there
+    if (team.rank() == 0) sparse_->begin_update(foreign);
+    team.barrier();
+  }
   if (t_.optimizer->needs_norms()) {
-    t_.optimizer->measure(range, gradient);
+    t_.optimizer->measure(range, gradient, sparse_ ? sparse_->quiet() : std::span<const uint8_t>());
     team.barrier();
     if (team.rank() == 0) t_.optimizer->finish_norms();
     team.barrier();
   }
-  std::byte* parameters = t_.model->params().block();
-  if (gradient) {
-    t_.optimizer->update(range, parameters, gradient, t_.slot_pointers.data());
-  } else {
-    for_each_chunk(range, [&](Optimizer::Range chunk) {
-      const std::byte* sum = sum_gradients(*slices_[static_cast<size_t>(team.rank())], 0, std::bit_ceil(slices_.size()), 0, chunk);
-      t_.optimizer->update_chunk(chunk, parameters, sum, t_.slot_pointers.data());
-    });
+  update_range(*slices_[static_cast<size_t>(team.rank())], range, gradient);
+  if (sparse_) {
+    team.barrier();
+    if (team.rank() == 0) sparse_->end_update();
+    team.barrier();
   }
   if (t_.optimizer->has_constraints()) {
     team.barrier();
