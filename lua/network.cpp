@@ -163,6 +163,31 @@ int session_clear(lua_State* L) {
   return 1;
 }
 
+// session_memory(session): the names of what its steps look at
+int session_memory(lua_State* L) {
+  Json names = Json::array();
+  for (const NetworkInput& input : session_at(L, 1).model().memory()) names.push(input.name);
+  push_json(L, names);
+  return 1;
+}
+
+// session_remember(session, number from 1, x): the last one makes the memory
+int session_remember(lua_State* L) {
+  StepSession& session = session_at(L, 1);
+  const auto i = static_cast<size_t>(luaL_checkinteger(L, 2) - 1);
+  const Array& given = check_array(L, 3);
+  const Type wanted = session.memory_type(i);
+  if (given.shape() != wanted.shape)
+    throw Error(ErrorKind::usage, {.where = "session:remember",
+                                   .what = "the tensor '" + session.model().memory()[i].name + "' does not fit",
+                                   .got = given.text(),
+                                   .expected = wanted.text()});
+  const Array x = contiguous(cast(given, wanted.dtype));
+  session.remember(i, x.view.data);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
 // session_names(session): a list of what it carries
 int session_names(lua_State* L) {
   Json names = Json::array();
@@ -219,6 +244,8 @@ void add_network_functions(lua_State* L) {
       {"network_session", report<network_session>},
       {"session_step", report<session_step>},
       {"session_clear", report<session_clear>},
+      {"session_memory", report<session_memory>},
+      {"session_remember", report<session_remember>},
       {"session_names", report<session_names>},
       {"session_state", report<session_state>},
       {"session_set_state", report<session_set_state>},

@@ -28,6 +28,26 @@ function Session:step(x)
   return y
 end
 
+---Of a network with several inputs: what its steps look at, such as the text that is translated, by the inputs' names. An encoder reads it once. The
+---next step is the first. Returns the session.
+---@param memory table<string, perigee.Tensor>
+---@return perigee.Session
+function Session:remember(memory)
+  if type(memory) ~= "table" then where.fail("session:remember takes a table of tensors by name; got " .. describe(memory)) end
+  local names, known = done(core.session_memory(handles[self])), {}
+  for _, name in ipairs(names) do known[name] = true end
+  for name in pairs(memory) do
+    if not known[name] then
+      where.fail(("session:remember: the network has no memory '%s'%s"):format(tostring(name), where.suggestion(tostring(name), names)))
+    end
+  end
+  for number, name in ipairs(names) do
+    if not is_tensor(memory[name]) then where.fail(("session:remember: '%s' is %s; expected a tensor"):format(name, describe(memory[name]))) end
+    done(core.session_remember(handles[self], number, memory[name]))
+  end
+  return self
+end
+
 ---The next step is the first of a sequence again. Returns the session.
 ---@return perigee.Session
 function Session:clear()

@@ -253,8 +253,9 @@ int64_t steps_at_once(const std::vector<NetworkInput>& inputs) {
   return shape.rank() > 0 ? shape[shape.rank() - 1] : 0;
 }
 
-std::vector<NetworkInput> of_one_step(std::vector<NetworkInput> inputs) {
-  for (NetworkInput& input : inputs) input.type.shape = input.type.shape.with(input.type.shape.rank() - 1, 1);
+std::vector<NetworkInput> of_one_step(std::vector<NetworkInput> inputs, int stepped) {
+  Shape& shape = inputs.at(static_cast<size_t>(stepped)).type.shape;
+  shape = shape.with(shape.rank() - 1, 1);
   return inputs;
 }
 
@@ -402,13 +403,15 @@ Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend, std
                              int64_t steps) const {
   const ModelSpec spec = steps > 0 ? with_steps(spec_, steps) : spec_;
   Graph graph;
-  const std::vector<NetworkInput> inputs = carry == Carry::all ? of_one_step(spec.inputs) : spec.inputs;
-  const BuiltNetwork built = network_.build(graph, inputs,
-                                            {.batch = batch,
-                                             .training = false,
-                                             .dtype = spec_.dtype,
-                                             .carry = carry,
-                                             .window = carry == Carry::all || steps > 0 ? steps_at_once(spec_.inputs) : 0});
+  const int stepped = carry == Carry::all ? std::max(stepped_input(spec, output_types_[0].shape), 0) : 0;
+  const std::vector<NetworkInput> inputs = carry == Carry::all ? of_one_step(spec.inputs, stepped) : spec.inputs;
+  const BuiltNetwork built =
+      network_.build(graph, inputs,
+                     {.batch = batch,
+                      .training = false,
+                      .dtype = spec_.dtype,
+                      .carry = carry,
+                      .window = carry == Carry::all || steps > 0 ? steps_at_once({spec_.inputs[static_cast<size_t>(stepped)]}) : 0});
   check_sizes(built, params_, batch, spec_.where);
   const std::vector<Value> outputs = main_output_first(spec_, built.outputs);
   for (size_t i = 0; i < outputs.size(); ++i) {

@@ -9,6 +9,7 @@
 #include "kernels/hash.h"
 #include "src/core/known_hint.h"
 #include "src/core/pattern.h"
+#include "src/graph/op.h"
 #include "src/nn/activations.h"
 #include "src/nn/describe.h"
 #include "src/nn/noise.h"
@@ -40,9 +41,22 @@ struct Build {
   std::map<std::string, std::string> owners;  // parameter or state -> "share word" or "layer name"
   std::map<std::string, Value> states;        // as the next reader sees them
   std::set<std::string> assigned;
-  Value steps_before = {};  // of the rows of a session, where a layer has asked
+  Value steps_before = {};           // of the rows of a session, where a layer has asked
+  std::set<std::string> fixed = {};  // inputs of a session that are there from its beginning
+  std::vector<bool> stepped = {};    // by node, as far as was asked: it depends on what a session reads step by step
   // By the value that it belongs to. An empty one: it has none, whatever the layers around would give it.
   std::map<ValueId, Value> masks = {};
+
+  // Whether a value of a session is another one in each step.
+  bool by_step(Value value) {
+    for (size_t i = stepped.size(); i < graph.nodes().size(); ++i) {
+      const Node& node = graph.nodes()[i];
+      bool any = node.op->leaf == LeafOp::input && !fixed.contains(attr_string(node, "name"));
+      for (const ValueId& id : node.inputs) any = any || (id.node >= 0 && stepped[static_cast<size_t>(id.node)]);
+      stepped.push_back(any);
+    }
+    return stepped[static_cast<size_t>(value.id().node)];
+  }
 
   Value mask(Value x) const {
     const auto found = masks.find(x.id());
@@ -63,6 +77,7 @@ struct Place {
   Json defaults;
   bool trainable = true;
   bool folded = false;  // each step is an example of its own
+  bool fixed = false;   // of a session: it sees what is there from the beginning alone, whole
   int depth = 0;
 };
 
@@ -185,7 +200,7 @@ class Context final : public LayerContext {
     const Carry carry = build_.options.carry;
     if (stated && place_.folded)
       fail("carries no state where each step is an example of its own", "", "", "put it in front of time_distributed");
-    if (place_.folded || (!stated && carry != Carry::all)) return {};
+    if (place_.folded || place_.fixed || (!stated && carry != Carry::all)) return {};
     const std::string full = name_ + "." + name;
     build_.result.carried.push_back({full, {dtype(), row}});
     if (carry == Carry::none) return {};
@@ -195,7 +210,7 @@ class Context final : public LayerContext {
   }
 
   Value steps_before() override {
-    if (build_.options.carry != Carry::all || place_.folded) return {};
+    if (build_.options.carry != Carry::all || place_.folded || place_.fixed) return {};
     if (!build_.steps_before) {
       const Type one{Dtype::i64, Shape()};
       build_.result.carried.push_back({kStepsRead, one});
@@ -214,6 +229,7 @@ class Context final : public LayerContext {
   }
 
   int64_t steps_at_once(bool last) override {
+    if (place_.fixed) return 0;
     if (last) build_.result.most_steps = build_.options.window;
     return build_.options.window;
   }
@@ -252,14 +268,27 @@ class Context final : public LayerContext {
 
   Value activation(const Json& activation, Value x) override {
     if (const Json* axis = activation.is_object() ? activation.find("axis") : nullptr;
-        axis != nullptr && build_.options.carry == Carry::all && !place_.folded && *axis != Json(1))
+        axis != nullptr && build_.options.carry == Carry::all && !place_.folded && !place_.fixed && *axis != Json(1))
       fail("the activation goes over an axis that is not that of the features, which a session does not have at once", axis->dump(), "1");
     return apply_activation(*this, activation, x);
   }
 
-  // A session gives a layer the steps of a sequence one by one.
+  // A session gives a layer the steps of a sequence one by one. Inputs that are there as a whole are empty for a layer that knows what to do with
+  // them; another one joins its steps with rows of features alone.
   void check_steps(std::span<const Value> inputs) const {
-    if (text_.def->step_use == nullptr || text_.def->step_use(options_, inputs) == StepUse::mixed)
+    std::vector<Value> seen;
+    bool sequences = false;
+    for (const Value& input : inputs) {
+      const bool steps = build_.by_step(input);
+      seen.push_back(steps ? input : Value());
+      sequences = sequences || (!steps && input.rank() > 2);
+    }
+    const auto use = text_.def->step_use;
+    const bool alike = use != nullptr && use(options_, inputs) != StepUse::mixed;
+    if (alike && sequences)
+      fail("joins a step with a sequence that is there as a whole", text_.def->name, "steps, or rows of features",
+           "attention(x, memory) looks at a whole sequence");
+    if (use == nullptr || (!alike && (!seen[0] || use(options_, seen) == StepUse::mixed)))
       fail("does not go step by step: it needs other steps than the one at hand", text_.def->name, "",
            "a session is for layers that look back by their state, or at one step alone");
   }
@@ -355,8 +384,10 @@ std::vector<Value> with_steps(std::span<const Value> inputs, std::vector<Value> 
   return outputs;
 }
 
-std::vector<Value> build_layer(Build& build, const LayerText& text, const Place& place, std::span<const Value> inputs) {
+std::vector<Value> build_layer(Build& build, const LayerText& text, const Place& around, std::span<const Value> inputs) {
   const LayerDef& def = *text.def;
+  Place place = around;
+  place.fixed = build.options.carry == Carry::all && std::ranges::none_of(inputs, [&](Value input) { return build.by_step(input); });
   const int given = static_cast<int>(inputs.size());
   const std::string outer_scope = build.graph.scope();
   build.graph.set_scope(text.scope);
@@ -375,9 +406,10 @@ std::vector<Value> build_layer(Build& build, const LayerText& text, const Place&
     if (build.options.training)
       for (size_t i = 0; i < values.size(); ++i) values[i] = drop_input(context, values[i], i);
     for (size_t i = 0; i < values.size(); ++i) build.follow(inputs[i], values[i]);
-    if (build.options.carry == Carry::all && !place.folded) context.check_steps(values);
+    const bool by_step = build.options.carry == Carry::all && !place.folded && !place.fixed;
+    if (by_step) context.check_steps(values);
     outputs = def.build(context, values);
-    if (build.options.carry == Carry::all && !place.folded) outputs = with_steps(values, outputs);
+    if (by_step) outputs = with_steps(values, outputs);
     carry_masks(build, values, outputs);
     context.check_parameter_options();
   } catch (const Error& error) {
@@ -475,6 +507,11 @@ BuiltNetwork Network::build(Graph& graph, const std::vector<NetworkInput>& input
     if (input.role != FieldRole::none) continue;
     operands.push_back(is_floating(input.type.dtype) ? cast(result.inputs.back(), options.dtype) : result.inputs.back());
     by_name[input.name] = operands.back();
+  }
+  const auto plain = std::ranges::count(inputs, FieldRole::none, &NetworkInput::role);
+  for (const NetworkInput& input : inputs) {  // a session reads the one that has one step
+    const NetworkInput& of = input.role == FieldRole::none ? input : *std::ranges::find(inputs, input.of, &NetworkInput::name);
+    if (plain > 1 && (of.type.shape.rank() == 0 || of.type.shape.at(-1) != 1)) build.fixed.insert(input.name);
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].role == FieldRole::none) continue;

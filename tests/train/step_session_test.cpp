@@ -109,6 +109,66 @@ TEST(StepSession, PiecesAreTheWholeForWhatLooksBackAtSteps) {
     expect_pieces_are_the_whole(*model_of(layers, Shape{4, 9}), layers);
 }
 
+// Decoders, whose steps look at what an encoder has made of another sequence (m, of the lengths n): beside the whole sequence at once.
+void expect_decoder_is_the_whole(const std::string& nodes) {
+  const auto model =
+      model_of(Json::parse(R"({"type": "graph", "inputs": ["m", "x"], "outputs": ["y"], "nodes": [)" + nodes + "]}", "test"),
+               {{"m", {Dtype::f64, Shape{4, 5}}}, {"n", {Dtype::i64, Shape()}, FieldRole::length, "m"}, {"x", {Dtype::f64, Shape{4, 6}}}});
+  const Tensor m = numbers_for(model->spec().inputs[0].type), n = Tensor::from(Shape{kRows}, std::vector<double>{5, 3}).to(Dtype::i64);
+  const Tensor x = numbers_for(model->spec().inputs[2].type);
+  const auto data = [](const Tensor& tensor) { return static_cast<const std::byte*>(tensor.view().data); };
+  ThreadTeam team(1);
+  Inference inference(*model, team, false, kRows);
+  const Tensor whole = inference.run({data(m), data(n), data(x)}, kRows).output.rows(0, kRows).clone();
+  const auto steps = std::make_shared<StepModel>(*model, kRows);
+  ASSERT_EQ(steps->memory().size(), 2u);
+  StepSession session(steps), other(steps);
+  std::vector<std::byte> got(piece_of(whole, 0, 1).size());
+  EXPECT_HAS(refusal(ErrorKind::usage, [&] { session.step(x.view().data, 1, got.data()); }), "a memory that the session was not given");
+  const std::vector<double> noise(static_cast<size_t>(m.elements()), 7);
+  other.remember(0, noise.data()), other.remember(1, n.view().data);
+  session.remember(0, m.view().data), session.remember(1, n.view().data);
+  for (int turn = 0; turn < 2; ++turn, session.clear(), other.clear())
+    for (int64_t t = 0; t < 6; ++t) {
+      const std::vector<std::byte> piece = piece_of(x, t, t + 1), expected = piece_of(whole, t, t + 1);
+      other.step(piece.data(), 1, got.data());  // what it remembers is its own
+      session.step(piece.data(), 1, got.data());
+      for (size_t i = 0; i < got.size() / sizeof(double); ++i)
+        ASSERT_NEAR(reinterpret_cast<const double*>(got.data())[i], reinterpret_cast<const double*>(expected.data())[i], 1e-12)
+            << nodes << " step " << t << " turn " << turn;
+    }
+}
+
+TEST(StepSession, StepsLookAtAMemory) {
+  const std::string encoder = R"({"name": "pos", "inputs": ["m"], "layer": {"type": "positions"}},
+      {"name": "enc", "inputs": ["pos"], "layer": {"type": "transformer", "layers": 2, "heads": 2, "hidden": 6}}, )";
+  const std::string both = R"({"name": "enc", "inputs": ["m"], "layer": {"type": "lstm", "units": 2, "bidirectional": "concat"}}, )";
+  expect_decoder_is_the_whole(encoder + R"({"name": "at", "inputs": ["x"], "layer": {"type": "positions"}},
+      {"name": "y", "inputs": ["at", "enc"], "layer": {"type": "transformer", "layers": 2, "heads": 2, "hidden": 6, "causal": true, "cross": true}})");
+  expect_decoder_is_the_whole(both + R"({"name": "h", "inputs": ["x"], "layer": {"type": "gru", "units": 4}},
+      {"name": "seen", "inputs": ["h", "enc"], "layer": {"type": "additive_attention", "units": 3}},
+      {"name": "both", "inputs": ["h", "seen"], "layer": {"type": "concat"}}, {"name": "y", "inputs": ["both"], "layer": {"type": "dense", "out": 3, "over": "steps"}})");
+  expect_decoder_is_the_whole(both + R"({"name": "h", "inputs": ["x"], "layer": {"type": "lstm", "units": 4}},
+      {"name": "y", "inputs": ["h", "enc"], "layer": {"type": "attention", "heads": 2}})");
+  expect_decoder_is_the_whole(R"({"name": "enc", "inputs": ["m"], "layer": {"type": "gru", "units": 3, "returns": "last"}},
+      {"name": "h", "inputs": ["x", "enc"], "layer": {"type": "gru", "units": 3}}, {"name": "y", "inputs": ["h"], "layer": {"type": "lstm", "units": 2}})");
+}
+
+TEST(StepSession, OfADecoderRefusesWhatIsNotThereStepByStep) {
+  const std::vector<NetworkInput> inputs = {{"m", {Dtype::f64, Shape{4, 5}}}, {"x", {Dtype::f64, Shape{4, 6}}}};
+  const auto refused = [&](const std::string& nodes) {
+    const auto model =
+        model_of(Json::parse(R"({"type": "graph", "inputs": ["m", "x"], "outputs": ["y"], "nodes": [)" + nodes + "]}", "test"), inputs);
+    return refusal(ErrorKind::model, [&] { StepModel steps(*model); });
+  };
+  EXPECT_HAS(refused(R"({"name": "h", "inputs": ["x"], "layer": {"type": "gru", "units": 4, "reverse": true}},
+      {"name": "y", "inputs": ["h", "m"], "layer": {"type": "attention", "heads": 2}})"),
+             "does not go step by step");
+  EXPECT_HAS(refused(R"({"name": "h", "inputs": ["x"], "layer": {"type": "gru", "units": 4}},
+      {"name": "y", "inputs": ["h", "m"], "layer": {"type": "transformer", "cross": true}})"),
+             "does not go step by step");
+}
+
 // Layers that see a part of the past alone go on for ever, the others as far as the model reads at once.
 TEST(StepSession, SaysHowFarTheModelLooks) {
   const auto most = [](const std::string& layers) { return StepModel(*model_of(layers, Shape{4, 6})).most_steps(); };

@@ -65,6 +65,16 @@ ModelSpec with_steps(ModelSpec spec, int64_t steps) {
   return spec;
 }
 
+int stepped_input(const ModelSpec& spec, const Shape& output) {
+  int found = -1;
+  for (size_t i = 0; i < spec.inputs.size(); ++i) {
+    const Shape& shape = spec.inputs[i].type.shape;
+    if (spec.inputs[i].role != FieldRole::none || shape.rank() < 1 || output.rank() < 1) continue;
+    if (shape[shape.rank() - 1] == output[output.rank() - 1]) found = static_cast<int>(i);
+  }
+  return found;
+}
+
 std::vector<int64_t> plan_steps(const Model& model) {
   const std::optional<TimedFields> timed = timed_fields(model.spec());
   if (!timed) return {};

@@ -25,6 +25,10 @@ std::optional<TimedFields> timed_fields(const ModelSpec& spec);
 // `spec` where each of the timed fields has `steps` steps.
 ModelSpec with_steps(ModelSpec spec, int64_t steps);
 
+// Of a session: the input that is read step by step, which is the last one with as many steps as the output; -1: none is. Others are there from
+// the beginning.
+int stepped_input(const ModelSpec& spec, const Shape& output);
+
 // Steps of plans for shorter examples, ascending, all steps last: at most eight, apart by a multiple of eight, so that layers with a stride
 // meet the same steps. Empty where the model has no timed fields, or cannot be built with fewer steps.
 std::vector<int64_t> plan_steps(const Model& model);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "src/nn/layers/attend.h"
 
 namespace perigee {
@@ -14,6 +16,11 @@ Value probabilities(Value scores, Value mask) {
   const Value counts = reshape(cast(mask, scores.dtype()), Shape{mask.shape()[0], 1, mask.shape()[1]});
   const Value zero = graph.constant(0, {scores.dtype(), Shape()}), least = graph.constant(-1e30, {scores.dtype(), Shape()});
   return graph.apply("softmax", {where(greater(counts, zero), scores, least)}, last) * counts;
+}
+
+StepUse step_use(const Config&, std::span<const Value> inputs) {
+  const auto there = [](const Value& memory) { return static_cast<bool>(memory); };
+  return inputs[0] && std::none_of(inputs.begin() + 1, inputs.end(), there) ? StepUse::each : StepUse::mixed;
 }
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
@@ -41,6 +48,7 @@ const LayerDef layer_additive_attention{
     .schema = layer_schema(kOptions, kPositional),
     .min_inputs = 2,
     .max_inputs = 3,
-    .build = build};
+    .build = build,
+    .step_use = step_use};
 
 }  // namespace perigee

@@ -55,7 +55,10 @@ Value attend_step(LayerContext& context, const Attending& how, Value heads, cons
 
 }  // namespace
 
-bool looks_back_alone(const Config& options, std::span<const Value> inputs) { return options.boolean("causal") && inputs.size() == 1; }
+bool looks_back_alone(const Config& options, std::span<const Value> inputs) {
+  if (inputs.size() == 1) return options.boolean("causal");
+  return inputs[0] && std::none_of(inputs.begin() + 1, inputs.end(), [](const Value& memory) { return static_cast<bool>(memory); });
+}
 
 Value Product::operator()(Value x) const {
   const Value operands[] = {x, weight, bias};

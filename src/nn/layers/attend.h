@@ -51,6 +51,7 @@ inline constexpr Option kFractionOption{"rotary_fraction", "number", "1", "share
 inline constexpr Option kInterleavedOption{"rotary_interleaved", "boolean", "false", "pairs are neighbours, else one of each half"};
 
 // Whether a layer with the options above may read a sequence step by step.
+// Or it looks at a memory that a session has from its beginning.
 bool looks_back_alone(const Config& options, std::span<const Value> inputs);
 
 // Self-attention: queries, keys and values of all heads, one after another in `qkv` [N, T, (heads + 2 groups) features], as one product

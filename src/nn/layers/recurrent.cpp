@@ -148,13 +148,21 @@ bool states_carry(LayerContext& context, std::span<const Value> inputs) {
   return true;
 }
 
+// A session begins with the first state that it is given, and goes on from what it carries.
+Value from(LayerContext& context, Value first, Value carried) {
+  if (!first || !carried) return carried ? carried : first;
+  const Value before = reshape(context.steps_before(), Shape{first.shape()[0], 1});
+  return where(greater(before, context.graph().constant(0, {before.dtype(), Shape()})), carried, first);
+}
+
 // One layer of the stack, which goes on from its rows' states where they carry any.
 Layer run_carrying(LayerContext& context, Recurrence r, const std::string& merge, bool stated) {
   const std::string h = "h" + r.suffix, c = "c" + r.suffix;
-  const bool may = !r.h0 && one_way(context.options());
+  const bool may = one_way(context.options()) && (!r.h0 || context.steps_before());
   const Value h0 = may ? context.carried(h, Shape{output_size(context, r.cell)}, stated) : Value();
   const Value c0 = may && r.cell == RecurrentCell::lstm ? context.carried(c, Shape{units_of(context)}, stated) : Value();
-  if (h0) r.h0 = h0, r.c0 = c0;
+  r.h0 = from(context, r.h0, h0);
+  r.c0 = from(context, r.c0, c0);
   const Layer layer = run_layer(context, r, merge);
   if (h0) context.carry_on(h, layer.last);
   if (c0) context.carry_on(c, layer.last_c);
@@ -164,7 +172,10 @@ Layer run_carrying(LayerContext& context, Recurrence r, const std::string& merge
 }  // namespace
 
 StepUse recurrent_step_use(const Config& options, std::span<const Value> inputs) {
-  return one_way(options) && options.choice("returns") == "all" && inputs.size() == 1 ? StepUse::each : StepUse::mixed;
+  return one_way(options) && options.choice("returns") == "all" && inputs[0] &&
+                 std::none_of(inputs.begin() + 1, inputs.end(), [](const Value& state) { return static_cast<bool>(state); })
+             ? StepUse::each
+             : StepUse::mixed;
 }
 
 std::vector<Value> build_recurrent(LayerContext& context, RecurrentCell cell, std::span<const Value> inputs) {

@@ -123,7 +123,7 @@ class Blocks {
 };
 
 StepUse step_use(const Config& options, std::span<const Value> inputs) {
-  return looks_back_alone(options, inputs) ? StepUse::each : StepUse::mixed;
+  return looks_back_alone(options, inputs) && options.boolean("causal") ? StepUse::each : StepUse::mixed;
 }
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {

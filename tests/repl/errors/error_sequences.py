@@ -108,6 +108,10 @@ SHARED_STREAM = {"network": "pg.sequential { pg.embedding { 40, 4 }, pg.conv1d {
 SESSION = "s = pg.sequential { pg.gru { 3 }, pg.dense { 3, over = 'steps' } }:init(1, { 2, 4 }):session() "
 ATTENTION = "s = pg.sequential { pg.attention { 1, causal = true } }:init(1, { 2, 4 }):session() "
 
+# A session of a network whose steps look at a memory.
+MEMORY = ('m, x = pg.input "m", pg.input "x" s = pg.graph { inputs = { m, x }, outputs = { pg.attention { 1 } (pg.gru { 2 } (x), pg.gru { 2, reverse = true } (m)) } }'
+          ':init(1, { m = { 2, 3 }, x = { 2, 4 } }):session() ')
+
 # (expression, cause, fix): as in error_prompts.py.
 PROMPTS = [
     (SESSION + "s:step(pg.randn(1, 3, 1))", "with any number of steps as the last dimension", ("1, 3, 1", "1, 2, 1")),
@@ -124,7 +128,12 @@ PROMPTS = [
     ('pg.sequential { pg.gru { 3, returns = "last" } }:init(1, { 2, 4 }):session()', "a session is for a network that gives an output for each step",
      (', returns = "last"', "")),
     ('a, b = pg.input "a", pg.input "b" pg.graph { inputs = { a, b }, outputs = { pg.gru { 3 } (a + b) } }:init(1, { a = { 2, 4 }, b = { 2, 4 } }):session()',
-     "a session is for a network that reads the steps of one sequence", None),
+     "joins a step with a sequence that is there as a whole", None),
+    (MEMORY + "s:step(pg.randn(1, 2, 1))", "the network looks at a memory that the session was not given", ("s:step", "s:remember { m = pg.randn(1, 2, 3) }:step")),
+    (MEMORY + "s:remember(3)", "session:remember takes a table of tensors by name; got 3", ("remember(3)", "remember { m = pg.randn(1, 2, 3) }")),
+    (MEMORY + "s:remember {}", "session:remember: 'm' is nil; expected a tensor", ("{}", "{ m = pg.randn(1, 2, 3) }")),
+    (MEMORY + "s:remember { m = pg.randn(1, 3, 3) }", "session:remember: the tensor 'm' does not fit", ("1, 3, 3", "1, 2, 3")),
+    (MEMORY + "s:remember { n = pg.randn(1, 2, 3) }", "session:remember: the network has no memory 'n'", ("{ n", "{ m")),
     (ATTENTION + "s:step(pg.randn(1, 2, 5))", "the model looks at no more steps than its context has", ("1, 2, 5", "1, 2, 4")),
     (ATTENTION + "s:step(pg.randn(1, 2, 1)) state = s:state() state.steps = pg.full({ 1 }, -1) s:set_state(state):step(pg.randn(1, 2, 1))",
      "the state says that it has read a number of steps that no session reaches", ("-1", "1")),
