@@ -507,8 +507,9 @@ PERIGEE_API int64_t perigee_predictor_cancel(perigee_predictor* predictor, uint6
 /* --- Sequences in pieces ----------------------------------------------------------------------------------------------------- */
 
 /* A sequence that a model reads in pieces: each step goes on from where the one before ended, so that the pieces give what the whole sequence
- * gives at once. For models of one input whose last dimension are steps, and whose output has as many, of layers that look back alone:
+ * gives at once. For models with an input whose last dimension are steps, and whose output has as many, of layers that look back alone:
  * recurrent ones, causal attention, whose keys and values are kept, causal convolutions; a layer that needs later steps is named in the message.
+ * Of several inputs the last one with as many steps as the output is read in pieces; the others are a memory, which an encoder reads once.
  * With attention to all steps, or with positions, a session has room for the steps that the model reads at once, then clear it. On the CPU. */
 typedef struct perigee_session perigee_session;
 
@@ -521,7 +522,13 @@ PERIGEE_API const char* perigee_session_message(const perigee_session* session) 
  * Raw, as perigee_model_predict. Allocates nothing. */
 PERIGEE_API perigee_status perigee_session_step(perigee_session* session, const void* x, int64_t steps, void* y,
                                                 size_t byte_count) PERIGEE_NOEXCEPT;
-/* The next step is the first of a sequence again. */
+/* The inputs that are a memory, by number; null beyond the last. The name belongs to the session. */
+PERIGEE_API size_t perigee_session_memory_count(const perigee_session* session) PERIGEE_NOEXCEPT;
+PERIGEE_API const char* perigee_session_memory_name(const perigee_session* session, size_t i) PERIGEE_NOEXCEPT;
+/* What the steps look at: rows x that input's shape, raw. Once each was given, before the first step or later, the next step is the first. */
+PERIGEE_API perigee_status perigee_session_remember(perigee_session* session, size_t i, const void* data,
+                                                    size_t byte_count) PERIGEE_NOEXCEPT;
+/* The next step is the first of a sequence again; the memory stays. */
 PERIGEE_API perigee_status perigee_session_clear(perigee_session* session) PERIGEE_NOEXCEPT;
 /* What a session carries, as bytes that another one of the same model and rows can go on from. `byte_count` must be state_bytes. */
 PERIGEE_API size_t perigee_session_state_bytes(const perigee_session* session) PERIGEE_NOEXCEPT;

@@ -461,7 +461,13 @@ inline session::session(const model& of, int64_t rows) {
   const auto step_of = [rows](const tensor_info& all) {
     return all.bytes / static_cast<size_t>(all.shape.back()) * static_cast<size_t>(rows);
   };
-  in_ = step_of(of.inputs().front());
+  const auto remembered = [this](const std::string& name) {
+    for (size_t i = 0; i < perigee_session_memory_count(get()); ++i)
+      if (name == perigee_session_memory_name(get(), i)) return true;
+    return false;
+  };
+  for (const tensor_info& input : of.inputs())
+    if (!remembered(input.name)) in_ = step_of(input);
   out_ = step_of(of.output());
 }
 

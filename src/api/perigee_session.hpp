@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "perigee_handle.hpp"
@@ -30,6 +32,14 @@ class session {
     std::vector<float> y(x.size_bytes() / in_ * out_ / sizeof(float));
     step(x, std::span(y));
     return y;
+  }
+
+  // What the steps look at, of a model with several inputs: [rows, ...] of the input of this name.
+  template <class In>
+  void remember(std::string_view name, std::span<const In> x) {
+    for (size_t i = 0; i < perigee_session_memory_count(get()); ++i)
+      if (name == perigee_session_memory_name(get(), i)) return check(perigee_session_remember(get(), i, x.data(), x.size_bytes()));
+    throw error(PERIGEE_USAGE, "the model has no memory '" + std::string(name) + "'");
   }
 
   void clear() { check(perigee_session_clear(get())); }  // the next step is the first again

@@ -76,6 +76,28 @@ perigee_status perigee_session_step(perigee_session* session, const void* x, int
   });
 }
 
+size_t perigee_session_memory_count(const perigee_session* session) noexcept {
+  return session ? session->session->model().memory().size() : 0;
+}
+
+const char* perigee_session_memory_name(const perigee_session* session, size_t i) noexcept {
+  if (!session || i >= session->session->model().memory().size()) return nullptr;
+  return session->session->model().memory()[i].name.c_str();
+}
+
+perigee_status perigee_session_remember(perigee_session* session, size_t i, const void* data, size_t byte_count) noexcept {
+  return in_turn(session, [&] {
+    constexpr const char* kHere = "perigee_session_remember";
+    require(data != nullptr, kHere, "data must not be null");
+    const size_t count = session->session->model().memory().size();
+    if (i >= count) misuse(kHere, "the model has no such memory", std::to_string(i), "less than " + std::to_string(count));
+    const size_t wanted = byte_size(session->session->memory_type(i));
+    if (byte_count != wanted)
+      misuse(kHere, "the data has another size than the input", std::to_string(byte_count), std::to_string(wanted) + " bytes");
+    session->session->remember(i, data);
+  });
+}
+
 perigee_status perigee_session_clear(perigee_session* session) noexcept {
   return in_turn(session, [&] { session->session->clear(); });
 }

@@ -173,4 +173,26 @@ TEST(Session, SaysWhatIsWrong) {
   EXPECT_NE(failure([&] { pg::session(dense.model()); }, PERIGEE_MODEL).find("dense 'hidden'"), std::string::npos);
 }
 
+TEST(Session, StepsLookAtAMemory) {
+  pg::trainer trainer(pg::job::parse(R"({"inputs": ["m", "x"], "target": "y", "network": {"type": "graph", "inputs": ["m", "x"], "outputs": ["o"], "nodes": [
+      {"name": "e", "inputs": ["m"], "layer": {"type": "gru", "units": 2, "reverse": true}}, {"name": "d", "inputs": ["x"], "layer": {"type": "gru", "units": 2}},
+      {"name": "o", "inputs": ["d", "e"], "layer": {"type": "attention"}}]}, "loss": "mse", "optimizer": "adam", "epochs": 2, "seed": 7, "threads": 1,
+      "data": {"batch": 1, "train": {"type": "arrays", "m": [[[1, 2, 3], [3, 2, 1]]], "x": [[[1, 2, 3, 4], [4, 3, 2, 1]]], "y": [[[0, 1, 0, 1], [1, 0, 1, 0]]]}}})"));
+  trainer.run();
+  const pg::model model = trainer.model();
+  const std::vector<float> m = {1, 0, 2, -1, 3, 1}, x = {1, 2, 0, 1, -1, 0, 2, 1};
+  const std::vector<float> whole = model.predict({m.data(), x.data()}, 1);
+  pg::session session(model);
+  std::vector<float> step(2);
+  EXPECT_THROW(session.step(std::span<const float>(x.data(), 2), std::span(step)), pg::error) << "it remembers nothing";
+  EXPECT_THROW(session.remember("n", std::span<const float>(m)), pg::error);
+  EXPECT_THROW(session.remember("m", std::span<const float>(m.data(), 4)), pg::error);
+  session.remember("m", std::span<const float>(m));
+  for (size_t t = 0; t < 4; ++t) {
+    const std::vector<float> now = {x[t], x[4 + t]};
+    session.step(std::span<const float>(now), std::span(step));
+    for (size_t f = 0; f < 2; ++f) EXPECT_NEAR(step[f], whole[4 * f + t], 1e-5) << t;
+  }
+}
+
 }  // namespace
