@@ -156,5 +156,36 @@ TEST(Minimizer, CurvatureIsAboveDecrease) {
   }
 }
 
+// A search that fails forgets the history before it goes on; given up, it has forgotten nothing.
+TEST(Minimizer, AnIterationThatIsGivenUpLeavesItsState) {
+  struct GivenUp {};
+  const MinimizerOptions options{.history = 3, .line = {.decrease = 1e-3, .evaluations = 5}};
+  Minimizer minimizer(options, {{.name = "p", .elements = 2, .shape = {2}}}, 2, Dtype::f64);
+  double p[2] = {3, -2}, slots[6][2] = {};
+  std::byte* pointers[6];
+  for (size_t s = 0; s < 6; ++s) pointers[s] = reinterpret_cast<std::byte*>(slots[s]);
+  auto* const at = reinterpret_cast<std::byte*>(p);
+  const auto bowl = [&](std::byte* gradient) {
+    auto* const g = reinterpret_cast<double*>(gradient);
+    g[0] = p[0], g[1] = 20 * p[1];
+    return 0.5 * p[0] * p[0] + 10 * p[1] * p[1];
+  };
+  for (int i = 0; i < 3; ++i) minimizer.iterate(at, pointers, i > 0, bowl);
+  const std::string before = minimizer.state().dump();
+  const double here[2] = {p[0], p[1]};
+  int calls = 0;
+  const auto cliff = [&](std::byte* gradient) {
+    if (++calls > options.line.evaluations + 2) throw GivenUp();
+    bowl(gradient);
+    return std::numeric_limits<double>::infinity();
+  };
+  EXPECT_THROW(minimizer.iterate(at, pointers, true, cliff), GivenUp);
+  EXPECT_EQ(minimizer.state().dump(), before);
+  EXPECT_TRUE(p[0] == here[0] && p[1] == here[1]);
+  EXPECT_THROW(minimizer.iterate(at, pointers, true, bowl, [] { throw GivenUp(); }), GivenUp);
+  EXPECT_EQ(minimizer.state().dump(), before);
+  EXPECT_EQ(minimizer.iterate(at, pointers, true, bowl).evaluations, 1);  // the value is known still
+}
+
 }  // namespace
 }  // namespace perigee
