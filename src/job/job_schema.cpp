@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/data/sharded_order.h"
+#include "src/optim/lookahead.h"
 
 namespace perigee {
 namespace {
@@ -100,6 +101,7 @@ constexpr Option kObjective[] = {
     {"regularization", "regularization", "the job's", "penalties on the size of its weights"},
     {"constraint", "constraint", "the job's", "what its weights are held to after each of its updates"},
     {"clip", "clip", "the job's", "how its gradient is limited before each of its updates"},
+    {"lookahead", "table", "the job's", "slow weights of its optimizer", {}, {}, nullptr, &lookahead_schema},
 };
 
 // In the order in which a job is written.
@@ -128,6 +130,14 @@ constexpr Option kJob[] = {
     {"regularization", "regularization", "none", "penalties on the size of all weights"},
     {"constraint", "constraint", "none", "what all weights are held to after each step"},
     {"clip", "clip", "none", "how the gradient is limited before each step"},
+    {"lookahead",
+     "table",
+     "none",
+     "slow weights that follow the optimizer's a share of the way every few steps, and from which it goes on",
+     {},
+     {},
+     nullptr,
+     &lookahead_schema},
     {"data", "table", nullptr, "what is learned from, and how it is read", {}, {}, nullptr, &data_schema},
     {"epochs", "integer", "1", "how often all examples are seen", {0, kMostEpochs}},
     {"accumulate", "integer", "1", "batches whose gradients are added up for one step: as one batch of all their examples", {1, 65536}},
@@ -218,6 +228,7 @@ constexpr Option kPhase[] = {
     in_phase("regularization"),
     in_phase("constraint"),
     in_phase("clip"),
+    in_phase("lookahead"),
     in_phase("data", "keys of the job's data that are others in this phase: { batch = 256 }"),
     in_phase("epochs", "how often all examples are seen in this phase"),
     in_phase("accumulate"),
@@ -251,6 +262,9 @@ constexpr Example kExamples[] = {
     {"", "regularization", "{ l2 = 5e-4 }"},
     {"", "constraint", "{ type = \"max_norm\", max = 3 }"},
     {"", "clip", "{ type = \"norm\", threshold = 1 }"},
+    {"", "lookahead", "{ every = 5, share = 0.5 }"},
+    {"lookahead", "every", "10"},
+    {"lookahead", "share", "0.8"},
     {"", "data", "{ train = mnist.train, test = mnist.test, batch = 64 }"},
     {"", "epochs", "10"},
     {"", "accumulate", "4"},

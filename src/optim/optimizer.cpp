@@ -69,6 +69,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<ParamWindow> w
       constraints_(options.constraint, windows_, where + ": constraint") {
   read_rule(options.optimizer, where + ": optimizer");
   if (def_->programmed) read_program(options, where + ": optimizer");
+  read_lookahead(options.lookahead, where + ": lookahead");
   choose_kernel(isa);
   const Regularizer shared(options.regularization, where + ": regularization");
   for (const ParamWindow& window : windows_) {
@@ -77,6 +78,17 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<ParamWindow> w
   }
   params_.resize(windows_.size());
   codes_.resize(program_ ? windows_.size() : 0);
+}
+
+void Optimizer::read_lookahead(const Json& description, const std::string& where) {
+  lookahead_ = Lookahead(description, where);
+  if (!lookahead_.active()) return;
+  if (minimizer_)
+    throw Error(ErrorKind::model, {.where = where,
+                                   .what = "takes steps back, which a line search has chosen by the loss",
+                                   .got = std::string("optimizer '") + type() + "'",
+                                   .expected = "a rule that goes by gradients, such as pg.adam {}"});
+  slots_.emplace_back(kSlowWeights);
 }
 
 void Optimizer::read_program(const OptimizerOptions& options, const std::string& where) {
@@ -135,11 +147,16 @@ void Optimizer::change(const OptimizerOptions& options, const std::string& where
     throw Error(ErrorKind::model, {.where = where + ": clip",
                                    .what = "the gradient is clipped in another way than when the run began",
                                    .hint = "only its threshold can change"});
+  if (next.lookahead_.active() != lookahead_.active())
+    throw Error(ErrorKind::model, {.where = where + ": lookahead",
+                                   .what = "keeps slow weights from the run's first step on, or none",
+                                   .hint = "only its numbers can change"});
   if (!next.stateless_ && next.slots_ != slots_)
     throw Error(ErrorKind::model,
                 {.where = where + ": optimizer", .what = "another rule has other states", .hint = "start another run with it"});
   program_ = std::move(next.program_);
   minimizer_ = next.minimizer_;
+  lookahead_ = next.lookahead_;
   option_schedules_ = std::move(next.option_schedules_);
   bias_lr_ = std::move(next.bias_lr_);
   has_bias_lr_ = next.has_bias_lr_;
@@ -155,7 +172,7 @@ void Optimizer::choose_kernel(Isa isa) {
   KernelCall like;
   like.in = like.out = views;
   like.n_in = 1;
-  like.n_out = 1 + (minimizer_ ? 0 : static_cast<int>(slots_.size()));
+  like.n_out = 1 + (minimizer_ ? 0 : static_cast<int>(rule_slots()));
   View read[2 + kMaxRuleSlots];
   FusedParams code = {};
   if (program_) {
@@ -187,7 +204,7 @@ RuleStep Optimizer::rule_step(const StepProgress& now) const {
 
 void Optimizer::initialize(void* const* slots) const {
   const RuleStep step = rule_step({});
-  for (size_t s = 0; s < slots_.size(); ++s) {
+  for (size_t s = 0; s < rule_slots(); ++s) {
     const double value = program_ ? program_->initial(s) : def_->initial ? def_->initial(step, static_cast<int>(s)) : 0;
     for (const ParamWindow& window : windows_) math_.fill(value, window.elements, element(slots[s], window.offset, math_.dtype));
   }
@@ -289,14 +306,12 @@ void Optimizer::update_chunk(Range range, void* parameters, const void* chunk_gr
     if (!window.trainable) continue;
     const int64_t begin = std::max(range.begin, window.offset), end = std::min(range.end, window.offset + window.elements);
     if (begin >= end) continue;
-    if (program_) {
-      run_program(i, {begin, end}, element(parameters, begin, dtype), element(chunk_gradient, begin - range.begin, dtype), slots);
-      continue;
-    }
-    void* states[kMaxRuleSlots];
-    for (size_t s = 0; s < slots_.size(); ++s) states[s] = element(slots[s], begin, dtype);
-    run_kernel(params_[i], end - begin, element(parameters, begin, dtype), element(chunk_gradient, begin - range.begin, dtype),
-               {states, slots_.size()});
+    const int64_t t = now_.step - now_.skipped + 1;
+    std::byte* const fast = element(parameters, begin, dtype);
+    std::byte* const slow = lookahead_.active() ? element(slots[rule_slots()], begin, dtype) : nullptr;
+    if (slow) lookahead_.before(t, end - begin, fast, slow, dtype);
+    run_rule(i, {begin, end}, fast, element(chunk_gradient, begin - range.begin, dtype), slots);
+    if (slow) lookahead_.after(t, end - begin, fast, slow, dtype);
   }
 }
 
@@ -317,7 +332,7 @@ void Optimizer::run_kernel(const UpdateParams& params, int64_t n, void* paramete
 
 void Optimizer::replay(size_t window, const UpdateParams& params, Range range, void* parameters, const void* zeros,
                        void* const* slots) const {
-  assert(!program_ && windows_[window].offset <= range.begin && range.end <= windows_[window].offset + windows_[window].elements);
+  assert(!program_ && !lookahead() && windows_[window].offset <= range.begin && range.end <= windows_[window].offset + windows_[window].elements);
   if (!update_op()) return;
   void* states[kMaxRuleSlots];
   for (size_t s = 0; s < slots_.size(); ++s) states[s] = element(slots[s], range.begin, math_.dtype);
@@ -325,7 +340,7 @@ void Optimizer::replay(size_t window, const UpdateParams& params, Range range, v
 }
 
 bool Optimizer::rests(size_t window, double state) const {
-  assert(!program_);
+  assert(!program_ && !lookahead());
   if (!update_op()) return true;
   alignas(double) std::byte numbers[1 + kMaxRuleSlots][sizeof(double)], zero[sizeof(double)] = {};
   void* states[kMaxRuleSlots];
@@ -341,17 +356,25 @@ bool Optimizer::rests(size_t window, double state) const {
   return true;
 }
 
+// On a range of one window.
+void Optimizer::run_rule(size_t window, Range range, std::byte* parameters, const std::byte* gradient, void* const* slots) const {
+  if (program_) return run_program(window, range, parameters, gradient, slots);
+  void* states[kMaxRuleSlots];
+  for (size_t s = 0; s < rule_slots(); ++s) states[s] = element(slots[s], range.begin, math_.dtype);
+  run_kernel(params_[window], range.end - range.begin, parameters, gradient, {states, rule_slots()});
+}
+
 void Optimizer::run_program(size_t window, Range range, std::byte* parameters, const std::byte* gradient, void* const* slots) const {
   const Dtype dtype = math_.dtype;
   const int64_t n = range.end - range.begin;
   View in[2 + kMaxRuleSlots], out[1 + kMaxRuleSlots];
   in[0] = out[0] = flat_view(parameters, n, dtype);
   in[1] = flat_view(gradient, n, dtype);
-  for (size_t s = 0; s < slots_.size(); ++s) in[s + 2] = out[s + 1] = flat_view(element(slots[s], range.begin, dtype), n, dtype);
+  for (size_t s = 0; s < rule_slots(); ++s) in[s + 2] = out[s + 1] = flat_view(element(slots[s], range.begin, dtype), n, dtype);
   KernelCall call;
   call.in = in, call.out = out, call.params = &codes_[window];
-  call.n_in = 2 + static_cast<int>(slots_.size());
-  call.n_out = 1 + static_cast<int>(slots_.size());
+  call.n_in = 2 + static_cast<int>(rule_slots());
+  call.n_out = 1 + static_cast<int>(rule_slots());
   kernel_->run(call);
 }
 

@@ -23,6 +23,7 @@
 #include "kernels/ops/update.h"
 #include "src/optim/clip.h"
 #include "src/optim/constraint.h"
+#include "src/optim/lookahead.h"
 #include "src/optim/minimizer.h"
 #include "src/optim/optimizer_def.h"
 #include "src/optim/param_window.h"
@@ -38,6 +39,7 @@ struct OptimizerOptions {
   Json regularization;  // see regularizer.h
   Json clip;            // see clip.h
   Json constraint;      // see constraint.h
+  Json lookahead = {};  // see lookahead.h
 };
 
 class Optimizer {
@@ -57,6 +59,7 @@ class Optimizer {
   const char* type() const { return def_->name; }
   bool programmed() const { return program_.has_value(); }  // by a rule of the job's own, which update_op() cannot make elsewhere
   // For a method that searches along lines, whose steps are the caller's affair: update() does nothing.
+  bool lookahead() const { return lookahead_.active(); }  // the last slot is then its slow weights
   const MinimizerOptions* minimizer() const { return minimizer_ ? &*minimizer_ : nullptr; }
   // The names of the states: as many blocks, each laid out as the parameter block.
   const std::vector<std::string>& slots() const { return slots_; }
@@ -118,6 +121,9 @@ class Optimizer {
   RuleStep rule_step(const StepProgress& now) const;
   void make_codes();
   void run_kernel(const UpdateParams& params, int64_t n, void* parameters, const void* gradient, std::span<void* const> slots) const;
+  size_t rule_slots() const { return slots_.size() - (lookahead_.active() ? 1 : 0); }
+  void read_lookahead(const Json& description, const std::string& where);
+  void run_rule(size_t window, Range range, std::byte* parameters, const std::byte* gradient, void* const* slots) const;
   void run_program(size_t window, Range range, std::byte* parameters, const std::byte* gradient, void* const* slots) const;
 
   const BlockMath& math_;
@@ -126,6 +132,7 @@ class Optimizer {
   const OptimizerDef* def_ = nullptr;
   const Kernel* kernel_ = nullptr;
   bool stateless_ = false;
+  Lookahead lookahead_;
   std::vector<Schedule> option_schedules_;
   Schedule bias_lr_;
   bool has_lr_ = false, has_bias_lr_ = false;

@@ -38,6 +38,7 @@ constexpr Reason kReasons[] = {
     {"precision", "is compiled into the steps", kResume},
     {"recompute", "is compiled into the steps", kResume},
     {"constraint", "is laid out over the parameters when the run begins", kResume},
+    {"lookahead", "has laid out slow weights beside the parameters", kResume},
     {"seed", "has made the first parameters and the order of the examples", kAnew},
     {"threads", "cuts up the memory of the steps", kResume},
     {"device", "is where the numbers of the run lie", kResume},

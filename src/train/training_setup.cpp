@@ -152,6 +152,7 @@ void TrainingSetup::open() {
   choices.emplace(*model, *source, job.where() + ": loss");
   math = &block_math(model->params().dtype());
   make_optimizer();
+  if (optimizer->lookahead() && options.backend == Backend::cuda) refuse_lookahead(job.where());
   if (optimizer->programmed() && options.backend == Backend::cuda) refuse_own_rule(job.where());
   for (size_t i = 0; i < optimizer->slots().size(); ++i) {
     slots.emplace_back(model->params().block_bytes());
@@ -268,7 +269,11 @@ OptimizerOptions optimizer_options(const Json& job) {
     const Json* found = job.find(key);
     return found ? *found : Json();
   };
-  return {.optimizer = part("optimizer"), .regularization = part("regularization"), .clip = part("clip"), .constraint = part("constraint")};
+  return {.optimizer = part("optimizer"),
+          .regularization = part("regularization"),
+          .clip = part("clip"),
+          .constraint = part("constraint"),
+          .lookahead = part("lookahead")};
 }
 
 void TrainingSetup::make_optimizer() {

@@ -20,4 +20,12 @@ void refuse_own_rule(const std::string& where) {
                                  .hint = "or an optimiser of the list, such as pg.adam { lr = 1e-3 }"});
 }
 
+void refuse_lookahead(const std::string& where) {
+  throw Error(ErrorKind::usage, {.where = where + ": lookahead",
+                                 .what = "keeps slow weights, which the threads of a host do",
+                                 .got = "a GPU",
+                                 .expected = "device = \"cpu\"",
+                                 .hint = "or ema = { decay = 0.999 }, which GPUs keep"});
+}
+
 }  // namespace perigee

@@ -23,6 +23,7 @@ std::string SparseRows::obstacle(const TrainingSetup& training, const ParamWindo
   if (training.optimizer->programmed()) return "the optimiser is a rule of the job's own";
   if (training.optimizer->minimizer()) return std::string(training.optimizer->type()) + " searches along lines";
   if (training.optimizer->has_constraints()) return "the job has constraints";
+  if (training.optimizer->lookahead()) return "lookahead moves all parameters";
   if (window.elements / window.shape[0] > kUpdateChunk) return "its rows have more than " + std::to_string(kUpdateChunk) + " features";
   return "";
 }

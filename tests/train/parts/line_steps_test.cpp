@@ -167,6 +167,7 @@ TEST(LineSteps, NeedALoss) {
 TEST(OwnRules, StayOnTheHost) {
   const auto make = [] { refuse_own_rule("job"); };
   EXPECT_NE(refused(make).find("is a rule of one's own, which the threads of a host make"), std::string::npos);
+  EXPECT_NE(refused([] { refuse_lookahead("job"); }).find("keeps slow weights, which the threads of a host do"), std::string::npos);
 }
 
 TEST(OwnRules, KeepTheirStatesWhileTheRunTrains) {
