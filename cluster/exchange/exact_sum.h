@@ -32,7 +32,7 @@ inline std::array<double, kExactDigits> exact_digits(double value) {
   return digits;
 }
 
-// Of sums of digits. They may have both signs, so they are carried upwards before they are put together.
+// Takes sums of digits. They may have both signs, so they are carried upwards before they are put together.
 inline double exact_value(std::span<const double, kExactDigits> sums) {
   std::array<double, kExactDigits> digits{};
   double carry = 0;

@@ -11,7 +11,7 @@
 
 namespace perigee {
 
-// What the workers' rows came to.
+// The sum of the workers' rows.
 struct MergedSum {
   std::byte* gradient = nullptr;  // of the parameters' layout and type; may be changed
   double loss = 0;                // its sum; NaN: of some example it is not finite
@@ -28,7 +28,7 @@ class RepeatedSums {
   virtual bool begins() const = 0;                  // what is to be computed is a round's first sum. Others may be ahead of it
   virtual bool must_be_finite() const = 0;          // else the others are told of a value that is none
   virtual bool moves() const = 0;                   // take() changes the trainer's numbers
-  // What is to be computed now, over one batch.
+  // Computes what is due, over one batch.
   virtual GradientReport sum_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel) = 0;
   virtual void commit_states() = 0;
   virtual bool take(const MergedSum& sum) = 0;  // true: something else is to be added up

@@ -176,7 +176,7 @@ class ReplicaTrainer {
   std::vector<size_t> inner_numbers_;               // of the group's payloads, those that are added up
   double parameters_norm_ = -1, merged_norm_ = -1;  // of the result, and of the mean change that made it; -1: not known
 
-  // Of repeated sums: the order in progress, the batch of its one leaf, what each sum but the first computes, the figures of the one before.
+  // For repeated sums: the order in progress, the batch of its one leaf, what each sum but the first computes, the figures of the one before.
   TrainOrder repeated_;
   const Batch* batch_ = nullptr;
   Contribution again_;

@@ -126,7 +126,7 @@ void TimedReplica::contribute() {
 }
 
 void TimedReplica::make_part(const PartOrder& order) {
-  // What is repeated takes as long as the first time; whether there is more to do the numbers say.
+  // A repeated sum takes as long as the first; whether there is another the numbers say.
   const bool repeated = numbers_->layout().repeated;
   later(0, [this, order, repeated, token = token_] {
     if (token != token_) return;

@@ -146,7 +146,7 @@ class Trainer {
   // The parts of a step, for replicas that add up their gradients.
   // The gradient of the sum of the losses over `batch`, which may be empty; changes neither parameters nor position. Running
   // statistics that it assigns are kept for commit_states().
-  // Of a job with objectives, for the one of that number.
+  // In a job with objectives, for the one of that number.
   GradientReport sum_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel = nullptr,
                               size_t objective = 0);
   // With precision "fp16" what overflows is computed again with a smaller loss scale, which the sum no longer has in it.

@@ -58,7 +58,7 @@ bool SynchronousSteps::awaits_part(int64_t round) const {
   return w_.state == WorkerCore::State::running && !round_.training && round_.exchange.active() && round_.exchange.round() == round;
 }
 
-// Of sums that are repeated, all members hear it after the same one.
+// All members hear it after the same sum.
 void SynchronousSteps::on_parts_over(int64_t round) {
   if (!awaits_part(round) || !makes_part_) return;
   makes_part_ = false;
