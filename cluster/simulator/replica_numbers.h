@@ -70,7 +70,8 @@ class BlankNumbers final : public ReplicaNumbers {
   std::span<const FragmentPart> fragments() const override { return model_.fragments; }
   void begin(const TrainOrder& order) override;
   std::optional<Contribution> step(bool last) override;
-  bool make_part(const PartOrder&) override { return true; }
+  // Sums that are repeated are taken to be one in a round, which most line searches come to.
+  bool make_part(const PartOrder&) override { return !model_.layout.repeated; }
   std::optional<size_t> apply(const ApplyOrder& order) override;
   std::optional<size_t> apply_inner(const InnerApplyOrder&) override { return std::nullopt; }
   std::optional<size_t> serve(const ApplyOrder& order, SharedBytes* reply, bool* change) override;
