@@ -77,6 +77,7 @@ class Evaluator {
 
   const DataSource& source() const { return *source_; }
   const EvaluationTask& task() const { return task_; }
+  bool in_order() const { return streams_ > 0; }  // rows carry on: state() takes the whole part alone
 
  private:
   std::unique_ptr<EvaluationDetails> empty_details() const;

@@ -234,7 +234,11 @@ class Context final : public LayerContext {
     return build_.options.window;
   }
 
-  void carry_on(const std::string& name, Value next) override { build_.graph.output(carried_leaf(name_ + "." + name), next); }
+  // A device takes what a plan gives where it lies: that must be a whole value, no window of another one.
+  void carry_on(const std::string& name, Value next) override {
+    const bool kept = build_.options.carry == Carry::stated;
+    build_.graph.output(carried_leaf(name_ + "." + name), kept ? build_.graph.apply("copy", {next}) : next);
+  }
 
   void add_loss(Value each) override {
     if (place_.folded)

@@ -96,7 +96,7 @@ void LineSteps::step(const StepTask& task) {
     const Minimizer::Result result = minimizer_.iterate(t_.model->params().block(), slots.data(), is_whole(task.batch.size), value_at);
     figures_.gradient_norm = result.gradient_norm;
     if (!std::isfinite(result.value)) outcome_ = StepOutcome::not_finite;
-    else engine_.commit_states();
+    else engine_.commit_states(), engine_.commit_carried();
   } catch (const Cancelled&) {
     outcome_ = StepOutcome::cancelled;
     minimizer_.lose_value();

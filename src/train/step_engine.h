@@ -94,6 +94,7 @@ class StepEngine {
                                       const std::atomic<bool>* cancel) = 0;
   virtual double update(const std::byte* gradient_sum) = 0;
   virtual void commit_states() = 0;
+  virtual void commit_carried() {}  // what rows carry, once all of a step's batches were computed
 
   // An engine whose numbers are not the host's may add up the gradients of a step's batches where they are. The first begins a sum; the last
   // leaves it where update(nullptr) looks for it.

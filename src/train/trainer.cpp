@@ -322,6 +322,7 @@ Trainer::InUse::~InUse() {
 Json Trainer::evaluate(const std::string& part, const std::atomic<bool>* stop) {
   Evaluator* found = evaluator(part);
   const PhaseScope scope(t_.times, TracePhase::evaluate, found ? found->source().size() : 0);
+  if (found && found->in_order()) engine_->fetch(Numbers::model);  // the host computes streams
   const InUse in_use(*this);
   return found ? found->run(stop) : Json();
 }

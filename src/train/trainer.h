@@ -151,6 +151,7 @@ class Trainer {
                               size_t objective = 0);
   // With precision "fp16" what overflows is computed again with a smaller loss scale, which the sum no longer has in it.
   void commit_states(size_t objective = 0);
+  int64_t streams() const { return t_.streams; }  // lanes of the examples; 0: they stand alone
   // One update by the sum of the gradient over examples whose weights add up to `weight` (as many as they are, where none is given), of the
   // parameter block's layout and type; null: by what lies in device_gradient().
   void update(const std::byte* gradient_sum, double weight);

@@ -68,6 +68,7 @@ void Trainer::step_in_parts(const StepTask& task) {
       std::copy(parts.states.begin(), parts.states.end(), back.begin());
       return;
     }
+  engine_->commit_carried();
   t_.optimizer->begin_step(task.progress, 1.0 / task.weight);
   if (task.exchange) (*task.exchange)({parts.sum->data(), parts.sum->bytes()}, task.batch);
   const PhaseScope scope(t_.times, TracePhase::update);

@@ -169,7 +169,6 @@ void TrainingSetup::check_carried(const Config& data) const {
   if (streams == 0)
     data.object("train").fail("streams", "is missing: the network carries " + layer + " from batch to batch", "windows that stand alone",
                               "streams = " + std::to_string(batch), "or leave out state = \"carry\"");
-  if (options.backend == Backend::cuda) refuse_carried_state(job.where() + ": network", layer);
 }
 
 // "loss": a loss for the first output and the field "target"; or, by output name, {"digit": {"type": "cross_entropy", "target": "y",

@@ -64,6 +64,12 @@ void CarriedRows::clear() {
     for (const Storage& each : *storage) std::memset(each.data(), 0, each.bytes());
 }
 
+void CarriedRows::clear(int64_t first, int64_t count) {
+  assert(first >= 0 && count >= 0 && first + count <= rows_);
+  for (size_t i = 0; i < now_.size(); ++i)
+    std::memset(now_[i].data() + static_cast<size_t>(first) * row_bytes(i), 0, static_cast<size_t>(count) * row_bytes(i));
+}
+
 void CarriedRows::bind(PlanRun& run, int64_t first) const {
   for (size_t i = 0; i < specs().size(); ++i)
     if (const int input = run.plan().input_index(layout_->leaves[i]); input >= 0)

@@ -35,7 +35,12 @@ class CarriedRows {
   // The most steps that a row has read; 0 where none are counted. Error(usage) where it is a number that no session reaches: states may come
   // from outside.
   int64_t steps_read() const;
+  // What was taken since the last commit; of a ring there is none.
+  std::span<std::byte> next(size_t i) const { return {next_[i].data(), next_[i].bytes()}; }
+  size_t row_bytes(size_t i) const { return now_[i].bytes() / static_cast<size_t>(rows_); }
+  int64_t rows() const { return rows_; }
   void clear();
+  void clear(int64_t first, int64_t count);      // of these rows, where the next step starts
   void bind(PlanRun& run, int64_t first) const;  // inputs of a plan that begins with row `first`
   void take(const PlanRun& run, int64_t first);  // its outputs, after it ran; a slot of a ring is where it belongs at once
   void commit();                                 // what was taken is where the next step starts

@@ -8,7 +8,23 @@
 
 namespace perigee {
 
+// A device updates all rows, which is what "exact" comes to; "lazy" is another thing unless the rule rests without a gradient.
+void DeviceEngine::refuse_lazy_rows() const {
+  Optimizer& optimizer = *t_.optimizer;
+  optimizer.begin_step({});
+  for (size_t i = 0; i < optimizer.windows().size(); ++i) {
+    const ParamWindow& window = optimizer.windows()[i];
+    if (window.rows != RowUpdate::lazy || !window.trainable || (optimizer.rests(i, 0) && optimizer.rests(i, 0.5))) continue;
+    throw Error(ErrorKind::model, {.where = t_.job.where() + ": rows of '" + window.name + "'",
+                                   .what = "are updated lazily by the threads of a host",
+                                   .got = "a GPU, with " + std::string(optimizer.type()),
+                                   .expected = "sgd without momentum or adagrad, without decay",
+                                   .hint = "rows = \"exact\", or device = \"cpu\""});
+  }
+}
+
 void DeviceEngine::build() {
+  refuse_lazy_rows();
   with_room(t_.at_once, [&] {
     open_gpus();
     make_team();
@@ -30,15 +46,20 @@ void DeviceEngine::make_team() {
   if (team_) {  // its numbers are not lost with it
     fetch(Numbers::model), fetch(Numbers::slots), fetch(Numbers::average);
     fetch_loss_scale();
+    carried();
     average_.reset();
     team_.reset();
   }
+  if (!carried_ && !t_.model->carried().empty())
+    carried_ = std::make_unique<CarriedRows>(t_.model->carried(), t_.streams), rows_here_ = true;
   plans_ = std::make_unique<PlanSet>(*t_.model, PlanSet::Kind::training, Backend::cuda, &t_.tuning);
+  plans_->set_carry(Carry::stated);
   PlanSet evaluation(*t_.model, PlanSet::Kind::inference_with_loss, Backend::cuda, &t_.tuning);
   const DeviceRoom room = share_out(t_, *gpus_, *plans_, evaluation);
   team_ = std::make_unique<DeviceTeam>(*gpus_, *t_.model, &t_.slots, *plans_, *t_.optimizer, *t_.source, t_.fields(), t_.seed, t_.tuning,
                                        t_.scale ? &*t_.scale : nullptr,
-                                       t_.weights->used() ? 0 : room.data_set);  // weights are looked at on the host
+                                       t_.weights->used() ? 0 : room.data_set,  // weights are looked at on the host
+                                       t_.streams);
   if (t_.batch != t_.at_once) team_->keep_sums();
   if (t_.average) average_ = std::make_unique<DeviceAverage>(team_->model(), *t_.average);
   // One arena, for evaluation too if there is room: then nothing grows later.
@@ -63,7 +84,20 @@ int DeviceEngine::measure(Loader& loader) {
 
 void DeviceEngine::retune(int64_t) { team_->choose_kernels_again(); }
 
+// The caller may change them: they go back before the next step.
+CarriedRows* DeviceEngine::carried() const {
+  if (carried_ && !rows_here_) team_->rows_to_host(*carried_);
+  rows_here_ = carried_ != nullptr;
+  return carried_.get();
+}
+
+void DeviceEngine::send_rows() {
+  if (rows_here_) team_->rows_to_device(*carried_);
+  rows_here_ = false;
+}
+
 void DeviceEngine::queue(const StepTask& task) {
+  send_rows();
   if (task.exchange) return exchange_step(task);
   const uint64_t begin_ns = monotonic_ns();
   t_.optimizer->begin_step(task.progress, 1.0 / task.weight);

@@ -51,6 +51,7 @@ class DeviceEngine final : public StepEngine {
   void host_changed(Numbers numbers) override;
   void fetch_loss_scale() const override;
   void loss_scale_changed() override;
+  CarriedRows* carried() const override;
   bool holds_examples() const override { return team_->resident(); }
   std::vector<DeviceModel*> device_models() const override { return team_->models(); }
   DeviceModel* device_model() const override { return gpus_->size() == 1 ? &team_->model() : nullptr; }
@@ -61,6 +62,8 @@ class DeviceEngine final : public StepEngine {
 
  private:
   void open_gpus();
+  void send_rows();
+  void refuse_lazy_rows() const;
   void make_team();
   DeviceReport compute(const Batch& batch, const StepInfo& info, const std::atomic<bool>* cancel, bool bring_home);
   void exchange_step(const StepTask& task);
@@ -80,6 +83,8 @@ class DeviceEngine final : public StepEngine {
   std::unique_ptr<DeviceTeam> team_;
   std::unique_ptr<DeviceAverage> average_;  // null where the job has none
   std::vector<std::byte> gradient_;         // the host's copy
+  std::unique_ptr<CarriedRows> carried_;    // the host's copy; null: rows carry nothing
+  mutable bool rows_here_ = false;          // it may be newer than the device's; else that is
   std::optional<DeviceReport> exchanged_;   // figures of a step with an exchange, which is complete when it was queued
 };
 

@@ -8,6 +8,7 @@
 #include "src/graph/plan_compiler.h"
 #include "src/tensor/bytes.h"
 #include "src/train/device/device_average.h"
+#include "src/train/device/device_rows.h"
 #include "src/train/device/device_update.h"
 
 namespace perigee {
@@ -75,6 +76,7 @@ DeviceMemory plan_device_memory(const DeviceMemoryQuestion& q) {
     need.data_set = resident_bytes(q.source, q.fields);
     for (const size_t row : rows) need.batches += device_bytes(static_cast<size_t>(q.batch) * row);
   }
+  if (q.streams > 0) need.batches += DeviceRows::bytes_for(q.model.carried(), q.streams);
   if (!q.training) return need;
   const std::shared_ptr<const Plan> plan = q.training->plan(q.batch);
   need.training = device_bytes(plan->arena_bytes());

@@ -73,6 +73,7 @@ struct DeviceMemoryQuestion {
   bool scaled = false;    // precision "fp16"
   bool summed = false;    // a step has several batches, whose gradients are added up
   bool averaged = false;  // the job has "ema" or "swa"
+  int64_t streams = 0;    // rows that carry from step to step; 0: none does
 };
 DeviceMemory plan_device_memory(const DeviceMemoryQuestion& question);
 

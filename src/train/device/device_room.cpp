@@ -36,11 +36,13 @@ DeviceMemory plan_device(const TrainingSetup& t, PlanSet* plans, PlanSet* evalua
                              .resident = resident,
                              .scaled = t.scale.has_value(),
                              .summed = t.batch != t.at_once,
-                             .averaged = t.average != nullptr});
+                             .averaged = t.average != nullptr,
+                             .streams = t.model->carried().empty() ? 0 : t.streams});
 }
 
 DeviceMemory planned_device_memory(const TrainingSetup& t, const DeviceShare& share, std::optional<bool> resident) {
   PlanSet plans(*t.model, PlanSet::Kind::training, Backend::cuda), evaluation(*t.model, PlanSet::Kind::inference_with_loss, Backend::cuda);
+  plans.set_carry(Carry::stated);
   const size_t limit = memory_limit_of(t.job);
   const DeviceMemory fixed = plan_device(t, nullptr, nullptr, share, false);
   plans.set_recompute(RecomputeOptions::of(t.job), limit == 0 ? SIZE_MAX : limit - std::min(limit, fixed.total()));
@@ -96,6 +98,7 @@ std::string smaller_batch(const TrainingSetup& t, int64_t gpus, int64_t share) {
 // Empty where computing activations again does not make room for the batch either.
 std::string recompute_hint(const TrainingSetup& t, int64_t examples, size_t free, size_t fixed) {
   PlanSet plans(*t.model, PlanSet::Kind::training, Backend::cuda, &t.tuning);
+  plans.set_carry(Carry::stated);
   plans.set_recompute({.mode = RecomputeOptions::Mode::automatic}, free - std::min(free, fixed));
   const RecomputeChoice choice = plans.choice(examples);
   if (choice.plan->arena_bytes() + fixed > free || choice.flops <= 0) return "";
@@ -111,6 +114,7 @@ Error no_room(const TrainingSetup& t, GpuGroup* group, const Error& error, int64
   const int64_t gpus = share.gpus;
   const size_t free = group->room() / 20 * 19;
   PlanSet plans(*t.model, PlanSet::Kind::training, Backend::cuda, &t.tuning);
+  plans.set_carry(Carry::stated);
   const size_t fixed = plan_device(t, nullptr, nullptr, share, false).total();
   const RecomputeOptions options = RecomputeOptions::of(t.job);
   plans.set_recompute(options, free - std::min(free, fixed));

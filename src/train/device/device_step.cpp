@@ -10,7 +10,7 @@
 namespace perigee {
 
 DeviceStep::DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer, const DataSource& source, std::vector<int> fields,
-                       uint64_t seed, Tuning& tuning, const LossScale* scale, size_t data_room)
+                       uint64_t seed, Tuning& tuning, const LossScale* scale, size_t data_room, int64_t streams)
     : model_(model),
       gpu_(model.gpu()),
       tuning_(tuning),
@@ -19,7 +19,8 @@ DeviceStep::DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer,
       plans_(model, plans, buffers_.gradient().data()),
       update_(model, optimizer, buffers_.gradient().data(), scale != nullptr),
       data_(ResidentData::load(gpu_, source, buffers_.fields(), seed, data_room)),
-      program_(model, buffers_, plans_, update_, data_.get(),
+      rows_(model.model().carried().empty() ? nullptr : std::make_unique<DeviceRows>(gpu_, model.model().carried(), streams)),
+      program_(model, buffers_, plans_, update_, data_.get(), rows_.get(),
                source.fields()[static_cast<size_t>(buffers_.fields()[model.model().spec().inputs.size()])]),
       graphs_(gpu_, buffers_, program_) {
   if (scale) set_loss_scale(*scale);
@@ -49,10 +50,16 @@ void DeviceStep::fill(StepSlot& slot, const StepWork& work, const Batch& batch, 
   if (work.part != Part::compute) update_.write_image(buffers_.host(slot) + buffers_.layout_of(work).update, skipped_);
 }
 
+// An epoch begins with streams that carry nothing.
+void DeviceStep::begin_rows(const StepWork& work, const Batch& batch) {
+  if (rows_ && work.part != Part::update && batch.position == 0) rows_->clear(work.first, work.examples);
+}
+
 void DeviceStep::start(const StepWork& work, const Batch& batch, const StepInfo& info) {
   StepSlot& slot = next();
   fill(slot, work, batch, info, 0);
   buffers_.send(slot, work);
+  begin_rows(work, batch);
   settle_once(slot, work);
   if (blocking()) queue_in_line(gpu_, program_.whole(slot, work), true);
   else graphs_.launch(slot, work);
@@ -259,7 +266,7 @@ DeviceMemory DeviceStep::memory() const {
           .optimizer = model_.slots() * block + update_.bytes(),
           .training = model_.arena().bytes(),
           .constants = plans_.bytes(),
-          .batches = buffers_.batch_bytes(),
+          .batches = buffers_.batch_bytes() + (rows_ ? rows_->bytes() : 0),
           .data_set = data_ ? data_->bytes() : 0};
 }
 
@@ -286,9 +293,11 @@ void DeviceStep::begin(Part part, const Batch& batch, const Share& share, const 
   gpu_.select();
   model_.to_device();
   StepSlot& slot = next();
-  const StepWork work{part, share.examples, part == Part::update || (resident() && batch.fields.empty()), share.of};
+  const StepWork work{part, share.examples, part == Part::update || (resident() && batch.fields.empty()), share.of,
+                      rows_ ? share.first : 0};
   fill(slot, work, batch, info, share.first);
   buffers_.send(slot, work);
+  begin_rows(work, batch);
   settle_once(slot, work);
 }
 

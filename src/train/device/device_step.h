@@ -30,10 +30,11 @@ class DeviceStep {
  public:
   static constexpr uint64_t kInFlight = StepBuffers::kInFlight;
 
-  // All but `scale` (of precision "fp16", else null) must outlive this. `fields` of the source: the model's inputs, its target, those of
+  // All but `scale` (of precision "fp16", else null) must outlive this. `streams`: rows that carry from step to step, where the model's do.
+  // `fields` of the source: the model's inputs, its target, those of
   // further heads. `data_room`: bytes that the data set may take on the device.
   DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer, const DataSource& source, std::vector<int> fields, uint64_t seed,
-             Tuning& tuning, const LossScale* scale, size_t data_room);
+             Tuning& tuning, const LossScale* scale, size_t data_room, int64_t streams);
   ~DeviceStep();
 
   void check_kernels() { program_.check_kernels(); }
@@ -96,6 +97,7 @@ class DeviceStep {
   std::byte* gradient() const { return buffers_.gradient().data(); }
   std::byte* shares() const { return buffers_.shares().data(); }
   using StateRun = StepBuffers::StateRun;
+  DeviceRows* rows() { return rows_.get(); }  // null: they carry nothing
   const std::vector<StateRun>& state_runs() const { return buffers_.state_runs(); }
   std::byte* shared_states() const { return buffers_.shared_states().data(); }
   bool blocking() const { return program_.checked() || queued_ < op_by_op_; }  // the next step runs op by op, each waited for
@@ -111,6 +113,7 @@ class DeviceStep {
   void make_room(StepSlot& slot, const StepWork& work);
   void fill(StepSlot& slot, const StepWork& work, const Batch& batch, const StepInfo& info, int64_t first);
   void start(const StepWork& work, const Batch& batch, const StepInfo& info);
+  void begin_rows(const StepWork& work, const Batch& batch);
   int settle(StepSlot& slot, const StepWork& work, bool measure);
   void settle_once(StepSlot& slot, const StepWork& work);
   const StepWork* last_compute() const;
@@ -126,6 +129,7 @@ class DeviceStep {
   DeviceUpdate update_;
   GpuMemory sum_;  // of gradients; empty unless a step has several batches
   std::unique_ptr<ResidentData> data_;
+  std::unique_ptr<DeviceRows> rows_;
   StepProgram program_;
   StepGraphs graphs_;
   std::set<StepWork> settled_;  // whose kernels are known to run

@@ -7,10 +7,11 @@ namespace perigee {
 
 DeviceTeam::DeviceTeam(GpuGroup& gpus, Model& model, const std::vector<Storage>* slots, PlanSet& plans, Optimizer& optimizer,
                        const DataSource& source, const std::vector<int>& fields, uint64_t seed, Tuning& tuning, const LossScale* scale,
-                       size_t data_room)
+                       size_t data_room, int64_t streams)
     : gpus_(gpus) {
   for (size_t i = 0; i < gpus.size(); ++i) {
-    members_.push_back(std::make_unique<Member>(gpus[i], model, slots, plans, optimizer, source, fields, seed, tuning, scale, data_room));
+    members_.push_back(
+        std::make_unique<Member>(gpus[i], model, slots, plans, optimizer, source, fields, seed, tuning, scale, data_room, streams));
     if (gpus.size() > 1) members_.back()->step.join_team();
   }
   bind_sums();
@@ -25,8 +26,8 @@ DeviceTeam::~DeviceTeam() {
 
 DeviceTeam::Member::Member(Gpu& gpu, Model& of, const std::vector<Storage>* slots, PlanSet& plans, Optimizer& optimizer,
                            const DataSource& source, const std::vector<int>& fields, uint64_t seed, Tuning& tuning, const LossScale* scale,
-                           size_t data_room)
-    : model(gpu, of, slots, tuning), step(model, plans, optimizer, source, fields, seed, tuning, scale, data_room) {}
+                           size_t data_room, int64_t streams)
+    : model(gpu, of, slots, tuning), step(model, plans, optimizer, source, fields, seed, tuning, scale, data_room, streams) {}
 
 // A failure on one GPU must not leave the others waiting for it.
 template <class Act>
@@ -91,6 +92,25 @@ void DeviceTeam::host_changed_states() {
 
 void DeviceTeam::host_changed_slots() {
   for (const auto& member : members_) member->model.host_changed_slots();
+}
+
+void DeviceTeam::rows_to_host(CarriedRows& rows) {
+  const auto count = static_cast<int64_t>(size());
+  for (int64_t i = 0; i < count; ++i) {
+    DeviceStep& step = members_[static_cast<size_t>(i)]->step;
+    const int64_t first = rows.rows() * i / count;
+    step.gpu().select();
+    step.rows()->to_host(first, rows.rows() * (i + 1) / count - first, rows);
+  }
+  gpus_.first().select();
+}
+
+void DeviceTeam::rows_to_device(const CarriedRows& rows) {
+  for (const auto& member : members_) {
+    member->step.gpu().select();
+    member->step.rows()->to_device(rows);
+  }
+  gpus_.first().select();
 }
 
 bool DeviceTeam::resident() const {

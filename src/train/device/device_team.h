@@ -22,7 +22,7 @@ class DeviceTeam {
   // All but `scale` (of precision "fp16", else null) must outlive this; the rest is as DeviceStep has it.
   DeviceTeam(GpuGroup& gpus, Model& model, const std::vector<Storage>* slots, PlanSet& plans, Optimizer& optimizer,
              const DataSource& source, const std::vector<int>& fields, uint64_t seed, Tuning& tuning, const LossScale* scale,
-             size_t data_room);
+             size_t data_room, int64_t streams);
   ~DeviceTeam();
 
   // The first GPU's numbers: those of all.
@@ -32,6 +32,10 @@ class DeviceTeam {
   void host_changed();
   void host_changed_states();
   void host_changed_slots();
+
+  // What rows carry, of a network whose rows do: each GPU has that of its own.
+  void rows_to_host(CarriedRows& rows);
+  void rows_to_device(const CarriedRows& rows);
 
   bool resident() const;
   void check_kernels();
@@ -72,7 +76,7 @@ class DeviceTeam {
   using Part = DeviceStep::Part;
   struct Member {
     Member(Gpu& gpu, Model& of, const std::vector<Storage>* slots, PlanSet& plans, Optimizer& optimizer, const DataSource& source,
-           const std::vector<int>& fields, uint64_t seed, Tuning& tuning, const LossScale* scale, size_t data_room);
+           const std::vector<int>& fields, uint64_t seed, Tuning& tuning, const LossScale* scale, size_t data_room, int64_t streams);
     DeviceModel model;
     DeviceStep step;
   };

@@ -4,14 +4,6 @@
 
 namespace perigee {
 
-void refuse_carried_state(const std::string& where, const std::string& carried) {
-  throw Error(ErrorKind::usage, {.where = where,
-                                 .what = "carries " + carried + " from batch to batch, which is for the threads of a host",
-                                 .got = "a GPU",
-                                 .expected = "device = \"cpu\"",
-                                 .hint = "or leave out state = \"carry\", so that each window begins with zeros"});
-}
-
 void refuse_own_rule(const std::string& where) {
   throw Error(ErrorKind::usage, {.where = where + ": optimizer",
                                  .what = "is a rule of one's own, which the threads of a host make",

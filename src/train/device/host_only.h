@@ -5,9 +5,6 @@
 
 namespace perigee {
 
-// Error(usage): `carried` names what rows carry from batch to batch, which is kept for the threads of a host.
-[[noreturn]] void refuse_carried_state(const std::string& where, const std::string& carried);
-
 // Error(usage): the job's optimiser is a rule of its own.
 [[noreturn]] void refuse_own_rule(const std::string& where);
 

@@ -20,6 +20,7 @@ struct StepWork {
   int64_t examples = 0;
   bool gather = false;  // else the fields are in the slot's buffer
   int64_t of = 0;       // examples of all GPUs together; 0: this one is alone
+  int64_t first = 0;    // its first row, where rows carry from step to step
   auto operator<=>(const StepWork&) const = default;
 };
 

@@ -13,13 +13,14 @@ std::vector<std::string> names_of_inputs(const ModelSpec& spec) {
 }  // namespace
 
 StepProgram::StepProgram(DeviceModel& model, StepBuffers& buffers, DevicePlans& plans, DeviceUpdate& update, const ResidentData* data,
-                         const Field& target)
+                         const DeviceRows* rows, const Field& target)
     : model_(model),
       gpu_(model.gpu()),
       buffers_(buffers),
       plans_(plans),
       update_(update),
       data_(data),
+      rows_(rows),
       input_names_(names_of_inputs(model.model().spec())),
       labels_(model.model().spec().classes > 0 && target.dtype == Dtype::i64) {}
 
@@ -29,6 +30,7 @@ void StepProgram::bind_inputs(PlanRun& run, const StepSlot& slot, const StepWork
     const int index = run.plan().input_index(input_names_[f]);
     if (index >= 0) run.set_input(index, work.gather ? buffers_.gathered(f).data() : slot.device.data() + layout.fields[f]);
   }
+  if (rows_) rows_->bind(run, work.first);
   if (const int seeds = run.plan().input_index(kLossSeed); seeds >= 0) run.set_input(seeds, slot.device.data() + layout.seeds);
 }
 
@@ -149,6 +151,7 @@ void StepProgram::add_commits(const StepWork& work, const int32_t* skip, std::ve
     commit.access.write(range_of(to, bytes));
     states.push_back({to, from, static_cast<int64_t>(bytes)});
   });
+  if (rows_) rows_->add_commits(plans_.at(work.examples), work.first, &commit.access, &states);
   if (states.empty()) return;
   commit.queue = [this, states, skip](CudaQueue& queue) { gpu_.module().steps->commit(states.data(), states.size(), skip, queue); };
   pieces->push_back(std::move(commit));

@@ -8,6 +8,7 @@
 
 #include "src/device/device_work.h"
 #include "src/train/device/device_check.h"
+#include "src/train/device/device_rows.h"
 #include "src/train/device/device_update.h"
 #include "src/train/device/resident_data.h"
 #include "src/train/device/step_buffers.h"
@@ -16,9 +17,10 @@ namespace perigee {
 
 class StepProgram {
  public:
-  // All must outlive this; `data` null: batches are sent. The target is a class label or not by its `target` field.
+  // All must outlive this; `data` null: batches are sent; `rows` null: they carry nothing. The target is a class label or not by its `target`
+  // field.
   StepProgram(DeviceModel& model, StepBuffers& buffers, DevicePlans& plans, DeviceUpdate& update, const ResidentData* data,
-              const Field& target);
+              const DeviceRows* rows, const Field& target);
 
   // From now on every kernel of a step is compared with the reference; Error(model) at the first that disagrees.
   void check_kernels() { checked_ = true; }
@@ -59,6 +61,7 @@ class StepProgram {
   DevicePlans& plans_;
   DeviceUpdate& update_;
   const ResidentData* data_;
+  const DeviceRows* rows_;
   std::vector<std::string> input_names_;  // the plan's, by field
   bool labels_ = false;                   // the target is a class label
   bool checked_ = false;

@@ -88,7 +88,7 @@ void HostEngine::bind_rows(const BoundPlan& plan, const Batch& batch, int64_t ro
     if (plan.inputs[i] >= 0) plan.run->set_input(plan.inputs[i], base + static_cast<size_t>(row) * byte_size(t_.source->fields()[field]));
   }
   if (plan.seed >= 0) plan.run->set_input(plan.seed, seeds_.data());
-  if (carried_) carried_->bind(*plan.run, row);
+  if (carried_) carried_->bind(*plan.run, lane_ + row);
 }
 
 HostEngine::Bound HostEngine::bind_piece(size_t rank, const Batch& batch, int64_t row, int64_t n) {
@@ -108,13 +108,18 @@ HostEngine::Bound HostEngine::bind_piece(size_t rank, const Batch& batch, int64_
   return {&plan, piece.ids, labels ? reinterpret_cast<const int64_t*>(piece.fields[cut_->target()].data()) : nullptr};
 }
 
-// An epoch begins with streams that carry nothing.
+// An epoch begins with streams that carry nothing. A batch of a cluster's worker has some of the lanes.
 void HostEngine::begin_rows(const Batch& batch) {
   if (cut_) cut_->arrange(batch);
   if (sparse_) sparse_->arrange(batch);
   if (!carried_) return;
-  assert(batch.size == t_.streams);  // the job's own batches
-  if (batch.position == 0) carried_->clear();
+  lane_ = batch.position % t_.streams;
+  if (lane_ + batch.size > t_.streams)
+    throw Error(ErrorKind::usage, {.where = t_.job.where() + ": data",
+                                   .what = "a batch of streams has examples of two of their steps",
+                                   .got = std::to_string(batch.size) + " from lane " + std::to_string(lane_),
+                                   .expected = "at most all " + std::to_string(t_.streams) + " lanes, each once"});
+  if (batch.position < t_.streams) carried_->clear(lane_, batch.size);
 }
 
 std::vector<size_t> HostEngine::marks_of(const Plan& plan) const {

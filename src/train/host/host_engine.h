@@ -33,6 +33,9 @@ class HostEngine final : public StepEngine {
                               const std::atomic<bool>* cancel) override;
   double update(const std::byte* gradient_sum) override;
   void commit_states() override;
+  void commit_carried() override {
+    if (carried_) carried_->commit();
+  }
 
   void settle() const override {
     if (sparse_) sparse_->settle();
@@ -104,6 +107,7 @@ class HostEngine final : public StepEngine {
   bool in_step_ = false;  // the slices of the prepared batch meet inside the plan
   int measured_ = 0;
   std::vector<int64_t> lengths_;          // of the first batch's examples, ascending
+  int64_t lane_ = 0;                      // of the batch's first example, where rows carry
   std::unique_ptr<CarriedRows> carried_;  // null: the network carries nothing
   std::unique_ptr<SparseRows> sparse_;    // null: all parameters are dense
   std::unique_ptr<CutRows> cut_;          // null: examples are computed with all their steps, in the batch's order

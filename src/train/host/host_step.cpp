@@ -44,7 +44,7 @@ void HostEngine::compute_slice(Team& team, const Batch& batch, const StepInfo& b
     info.example_ids = ids;
     if (gathering && row + n == slice.end) run_with_marks(team, plan, info, row > slice.begin, *gathering);
     else plan.run->run(in_step_ ? &team : nullptr, info, row > slice.begin);
-    if (carried_) carried_->take(*plan.run, row);
+    if (carried_) carried_->take(*plan.run, lane_ + row);
     slice.loss_sum = t_.math->sum(plan.run->output(plan.loss).data, n, slice.loss_sum);
     if (labels) slice.correct += count_correct(*t_.math, plan.run->output(plan.output), labels);
     row += n;
@@ -94,7 +94,7 @@ std::optional<StepOutcome> HostEngine::attempt(const StepTask& task) {
       if (exchange_error_) return;
     }
     update_slice(team, merges_first ? slices_[0]->gradient.data() : nullptr, task.exchange != nullptr);
-    if (team.rank() == 0) commit_states();
+    if (team.rank() == 0) commit_states(), commit_carried();
   });
   t_.times.add(TracePhase::compute, begin_ns, computed_ns, batch.size);
   if (exchanged_ns != 0) t_.times.add(TracePhase::exchange, computed_ns, exchanged_ns);
@@ -106,7 +106,7 @@ std::optional<StepOutcome> HostEngine::attempt(const StepTask& task) {
   if (overflow_ && task.exchange) return std::nullopt;
   if (overflow_) {
     ++t_.scale->skipped;
-    if (carried_) carried_->commit();  // what was read stays read
+    commit_carried();  // what was read stays read
   }
   return StepOutcome::done;
 }
@@ -129,7 +129,6 @@ void HostEngine::exchange(const StepTask& task) {
 
 void HostEngine::commit_states() {
   if (PlanRun* last = slices_[0]->last) last->commit_states();
-  if (carried_) carried_->commit();
 }
 
 // Rows that were passed over come up to date before any thread reads them.
