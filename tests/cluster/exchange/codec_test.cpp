@@ -276,6 +276,25 @@ TEST(Codec, EveryFlippedBitIsHarmless) {
     }
 }
 
+// Of a table of 128 rows of 32, three were read.
+TEST(Codec, NonzeroSendsWhatIsThere) {
+  const CodecSegment segment{0, 4096, 0};
+  Trial trial(R"({"type": "nonzero"})", segment);
+  std::vector<float> values(4096);
+  for (const size_t row : {5, 6, 100})
+    for (size_t i = 0; i < 32; ++i) values[row * 32 + i] = static_cast<float>(i) - 7.5f;
+  std::vector<std::byte> bytes = trial.encode(values);
+  EXPECT_EQ(bytes.size(), kPayloadHeader + 8 + 2 * 2 + 3 * 32 * sizeof(float) + 1);  // a gap of 186 blocks takes two bytes
+  std::vector<float> sum(4096);
+  ASSERT_TRUE(trial.add(bytes, &sum));
+  EXPECT_EQ(sum, values);
+  bytes[kPayloadHeader] = std::byte{3};  // one run more than there are
+  EXPECT_FALSE(trial.add(bytes, &sum));
+  EXPECT_EQ(trial.encode(std::vector<float>(4096)).size(), kPayloadHeader + 8) << "nothing";
+  values.assign(4096, 1);
+  EXPECT_EQ(trial.encode(values).size(), kPayloadHeader + 4096 * sizeof(float)) << "all, without a list";
+}
+
 TEST(Codec, RefusesAnotherCodecsAndAnotherSegmentsPayload) {
   const CodecSegment segment{0, 256, 16}, other{0, 255, 0}, huge{0, int64_t{1} << 40, 0};
   std::vector<Trial> trials;
