@@ -4,7 +4,6 @@
 
 #include "cluster/launch/worker_gpus.h"
 #include "src/core/warning.h"
-#include "src/data/streams.h"
 #include "src/data/table_source.h"
 #include "src/data/vector_source.h"
 #include "src/job/job_parts.h"
@@ -15,14 +14,41 @@
 namespace perigee {
 namespace {
 
-// Workers get ranges of examples, which would tear a stream apart.
-void check_streams(const Job& job, const DataSource& train) {
-  if (streams_of(train) == 0) return;
-  throw job.placed(
-      Error(ErrorKind::usage, {.where = job.where() + ": data: train",
-                               .what = "streams train in one process",
-                               .got = "a cluster",
-                               .expected = "perigee train without --workers, --agents or --listen, or data without 'streams'"}));
+// A network that carries state from batch to batch needs steps that all workers make together: a step has each stream once, and what rows
+// carry goes with the gradient.
+void check_carried(const Job& job, const Policy& policy, const Trainer& probe, bool served, bool on_gpus) {
+  if (probe.shape().carried().empty()) return;
+  const std::string layer = "'" + probe.shape().carried()[0].name + "'";
+  if (policy.what == Policy::What::parameters)
+    throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": averaging",
+                                              .what = "lets each worker go on with examples of its own, and the network carries " + layer +
+                                                      " from batch to batch",
+                                              .got = policy.name,
+                                              .expected = "a policy of gradients",
+                                              .hint = "averaging = \"allreduce\""}));
+  if (on_gpus)
+    throw job.placed(
+        Error(ErrorKind::usage, {.where = job.where() + ": network",
+                                 .what = "carries " + layer + " from batch to batch, which workers exchange between threads of hosts",
+                                 .got = "workers on GPUs",
+                                 .expected = "device = \"cpu\", or one process on GPUs"}));
+  if (served)
+    throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": data.at",
+                                              .what = "the network carries " + layer + " along streams, which workers read themselves",
+                                              .got = "\"coordinator\"",
+                                              .expected = "\"worker\""}));
+}
+
+// A step of all workers together has each stream once.
+int64_t batch_of_streams(const Job& job, int64_t given, const Trainer& probe) {
+  const int64_t streams = probe.shape().carried().empty() ? 0 : probe.streams();
+  if (streams == 0 || given == streams) return given;
+  if (given != 0)
+    throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": data.global_batch",
+                                              .what = "is not the number of streams, each of which is a row of every step",
+                                              .got = std::to_string(given),
+                                              .expected = std::to_string(streams) + ", or none"}));
+  return streams;
 }
 
 // Rows of word vectors move as a worker reads its parts of the text.
@@ -82,12 +108,13 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   if (placement.at_coordinator) served = std::make_unique<ServedData>(options.opener);
   if (served) probing.opener = served.get();
   Trainer probe(job, probing);
-  check_streams(job, probe.train_source());
+  check_carried(job, policy, probe, placement.at_coordinator, options.backend == Backend::cuda);
   check_vectors(job, policy, probe.train_source(), placement.at_coordinator);
   if (const std::string line = line_of_targets(probe.train_source().traits().remarks); !line.empty()) warn(line);
   check_steps(probe, options.backend == Backend::cuda);
   check_repeats(probe);
   global_batch = about_data.integer_in("global_batch", 0, int64_t{1} << 24, 0) * accumulate_of(job);
+  global_batch = batch_of_streams(job, global_batch, probe);
   job = probe.job();  // with the weights of classes that it has counted
   weighted = probe.weighted();
   facts = run_facts(probe);
@@ -108,7 +135,7 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   details = run_details(probe);
   for (const char* part : {"validation", "test"})
     if (const Evaluator* evaluator = probe.evaluator(part))
-      parts[part] = {evaluator->source().size(), evaluator->source().traits().description, evaluator->task()};
+      parts[part] = {evaluator->source().size(), evaluator->source().traits().description, evaluator->task(), evaluator->in_order()};
 }
 
 // Refuses steps, and averages of the weights, that several workers cannot make together.

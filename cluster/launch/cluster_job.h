@@ -26,6 +26,7 @@ struct ClusterJob {
     int64_t examples = 0;
     std::string data;
     EvaluationTask task;
+    bool in_order = false;  // one worker evaluates it from its beginning to its end
   };
   Job job;
   Policy policy;

@@ -247,7 +247,7 @@ void ClusterSession::evaluate_next() {
   if (phase_ == Phase::evaluating && parts_.empty()) return judge_epoch();
   if (phase_ == Phase::ending && parts_.empty()) return keep_next();
   if (phase_ == Phase::evaluating || phase_ == Phase::ending)
-    coordinator_->request_evaluation(parts_.front(), job_.parts.at(parts_.front()).examples);
+    coordinator_->request_evaluation(parts_.front(), job_.parts.at(parts_.front()).examples, job_.parts.at(parts_.front()).in_order);
 }
 
 void ClusterSession::on_evaluated(const std::string& part, const std::vector<std::string>& states) {

@@ -431,7 +431,9 @@ Coordinator::Coordinator(CoordinatorOptions options, Clock& clock, Rng& rng, Tra
 Coordinator::~Coordinator() = default;
 
 void Coordinator::start() { core_->start(); }
-void Coordinator::request_evaluation(const std::string& part, int64_t examples) { core_->request_evaluation(part, examples); }
+void Coordinator::request_evaluation(const std::string& part, int64_t examples, bool whole) {
+  core_->request_evaluation(part, examples, whole);
+}
 void Coordinator::expect_workers(int count) { core_->expect_workers(count); }
 void Coordinator::release() { core_->release(); }
 uint64_t Coordinator::request_image(const std::string& what) { return core_->request_image(what); }

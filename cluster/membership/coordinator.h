@@ -152,9 +152,9 @@ class Coordinator final : public TransportEvents {
 
   void start();  // reads the ledger
   // The workers evaluate `part`, each a slice of [0, examples); -> on_evaluated. Only between on_epoch (or on_finished) and release().
-  void request_evaluation(const std::string& part, int64_t examples);
-  void expect_workers(int count);                     // expected_workers, as far as it is known now
-  void release();                                     // train on
+  void request_evaluation(const std::string& part, int64_t examples, bool whole = false);  // whole: by one worker
+  void expect_workers(int count);                                                          // expected_workers, as far as it is known now
+  void release();                                                                          // train on
   uint64_t request_image(const std::string& what);    // "checkpoint" or "model" -> on_image, of a committed round. 0: too many are due
   void set_resume(int64_t round, SharedBytes image);  // a newer checkpoint to continue from should every worker be lost
   void set_session(std::string json);                 // what a standby's launcher would want back of this one's

@@ -75,14 +75,14 @@ void CoordinatorCore::release() {
   if (start_allowed()) rounds->advance();
 }
 
-void CoordinatorCore::request_evaluation(const std::string& part, int64_t examples) {
+void CoordinatorCore::request_evaluation(const std::string& part, int64_t examples, bool whole) {
   if (phase == Phase::stopped || evaluations.size() >= kMaxQueued) return;
   assert(!part.empty() && examples >= 0);
-  evaluations.push_back({part, examples});
+  evaluations.push_back({part, examples, whole});
   if (evaluations.size() == 1 && phase == Phase::running) issue_evaluation();
 }
 
-// Each worker evaluates a slice of the part.
+// Each worker evaluates a slice of the part, or one of them the whole of it.
 void CoordinatorCore::issue_evaluation() {
   slices.clear();
   if (evaluations.empty()) return;
@@ -90,7 +90,7 @@ void CoordinatorCore::issue_evaluation() {
   std::vector<WorkerId> able;
   for (const WorkerId id : members)
     if (rounds->holds_results(nodes.at(id))) able.push_back(id);
-  const auto count = static_cast<int64_t>(able.size());
+  const auto count = std::min<int64_t>(static_cast<int64_t>(able.size()), e.whole ? 1 : INT64_MAX);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t begin = e.examples * i / count - (planted(Bug::evaluation_overlaps) && i > 0 ? 1 : 0), end = e.examples * (i + 1) / count;
     if (begin == end && !(i == 0 && e.examples == 0)) continue;

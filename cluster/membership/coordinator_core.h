@@ -226,7 +226,7 @@ struct CoordinatorCore {
   void reopen_border();  // rounds became void
   void tell_finished();
   void release();
-  void request_evaluation(const std::string& part, int64_t examples);
+  void request_evaluation(const std::string& part, int64_t examples, bool whole);
   void issue_evaluation();
   void on_evaluated(Node& node, Evaluated evaluated);
   void check_evaluation(uint64_t now);
@@ -385,6 +385,7 @@ struct CoordinatorCore {
   struct Evaluation {
     std::string part;
     int64_t examples;
+    bool whole;
   };
   std::deque<Evaluation> evaluations;
   struct Slice {

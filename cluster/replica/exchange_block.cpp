@@ -12,6 +12,7 @@
 #include "cluster/exchange/exact_sum.h"
 #include "cluster/replica/moment_sums.h"
 #include "kernels/round_up.h"
+#include "src/model/steps/carried_rows.h"
 
 namespace perigee {
 namespace {
@@ -32,6 +33,12 @@ ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_b
   place_states(params);
   if (trainer.weighted()) weight_ = states_, states_ += 2;
   if (repeats > 0) loss_ = states_, begun_ = loss_ + kExactDigits, states_ = begun_ + 1;
+  carried_ = states_;
+  if (const CarriedRows* rows = trainer.carried())
+    for (size_t i = 0; i < rows->specs().size(); ++i) {
+      assert(rows->specs()[i].row.dtype == layout_.dtype && rows->specs()[i].slots == 0);
+      states_ += static_cast<int64_t>(rows->now(i).size() / layout_.width());
+    }
   slots_ = round_up(states_, kBorder);
   if (with_slots) slots_ += static_cast<int64_t>(trainer.optimizer_slots()) * block_;
   layout_.sums = round_up(slots_ + static_cast<int64_t>(fragments + 1) * kExchangeTail, kBorder);
@@ -91,6 +98,23 @@ void ExchangeBlock::put_weight(double weight, std::byte* states) const {
   convert(Dtype::f64, digits, layout_.dtype, states + bytes_of(weight_ - block_), 2);
 }
 
+void ExchangeBlock::put_carried(int64_t position, int64_t examples, std::byte* states) const {
+  std::byte* to = states + bytes_of(carried_ - block_);
+  std::memset(to, 0, bytes_of(states_ - carried_));
+  const CarriedRows* rows = trainer_.carried();
+  if (!rows || examples == 0) return;
+  const auto first = static_cast<size_t>(position % trainer_.streams()), count = static_cast<size_t>(examples);
+  for (size_t i = 0; i < rows->specs().size(); to += rows->now(i).size(), ++i)
+    std::memcpy(to + first * rows->row_bytes(i), rows->next(i).data() + first * rows->row_bytes(i), count * rows->row_bytes(i));
+}
+
+void ExchangeBlock::take_carried(const std::byte* row) {
+  const CarriedRows* rows = trainer_.carried();
+  const std::byte* from = row + bytes_of(carried_);
+  for (size_t i = 0; rows && i < rows->specs().size(); from += rows->now(i).size(), ++i)
+    std::memcpy(rows->now(i).data(), from, rows->now(i).size());
+}
+
 double ExchangeBlock::weight(const std::byte* row, int64_t examples) const {
   if (weight_ < 0) return static_cast<double>(examples);
   double digits[2];
@@ -128,6 +152,7 @@ bool ExchangeBlock::stage_beside_values(std::byte* row, int64_t examples, double
   const std::span<const std::byte> states = std::as_const(trainer_).states();
   bool finite = put_states(states, weight, row + bytes_of(block_));
   put_weight(weight, row + bytes_of(block_));
+  put_carried(0, 0, row + bytes_of(block_));  // rounds of parameters are for networks that carry nothing
   std::memset(row + bytes_of(states_), 0, bytes_of(round_up(states_, kBorder) - states_));
   for (size_t i = 0; with_slots_ && i < trainer_.optimizer_slots(); ++i)
     finite = math_.scale(std::as_const(trainer_).optimizer_slot(i).data(), weight, block_, row + slot_at(i)) && finite;
@@ -139,8 +164,8 @@ bool ExchangeBlock::stage_beside_values(std::byte* row, int64_t examples, double
   return finite;
 }
 
-void ExchangeBlock::stage_beside_gradient(std::byte* row, std::span<const std::byte* const> adds, int64_t examples, double weight,
-                                          bool counts, double loss, bool begins) {
+void ExchangeBlock::stage_beside_gradient(std::byte* row, std::span<const std::byte* const> adds, int64_t position, int64_t examples,
+                                          double weight, bool counts, double loss, bool begins) {
   const std::span<const std::byte> segment = std::as_const(trainer_).states();
   const int64_t states = states_ - block_, tail = layout_.sums - kExchangeTail;
   std::byte *own_states = beside_.data(), *own_tail = beside_.data() + bytes_of(states);
@@ -152,6 +177,7 @@ void ExchangeBlock::stage_beside_gradient(std::byte* row, std::span<const std::b
     convert(Dtype::f64, exact_digits(loss).data(), layout_.dtype, own_states + bytes_of(loss_ - block_), kExactDigits);
     convert(Dtype::f64, &begun, layout_.dtype, own_states + bytes_of(begun_ - block_), 1);
   }
+  put_carried(position, examples, own_states);
   const auto counted = exchange_tail_sums({.examples = examples, .contributions = counts ? 1 : 0});
   convert(Dtype::f64, counted.data(), layout_.dtype, own_tail, kExchangeTail);
   for (const std::byte* add : adds) {

@@ -114,6 +114,7 @@ void ReplicaTrainer::take_step(const ApplyOrder& order, std::byte* row) {
     }
   }
   block_.take_states(row, static_cast<double>(order.examples));
+  block_.take_carried(row);
 }
 
 }  // namespace perigee

@@ -104,6 +104,9 @@ STREAM = ("run = pg.start(pg.experiment { network = pg.sequential { pg.embedding
 SHARED_STREAM = {"network": "pg.sequential { pg.embedding { 40, 4 }, pg.conv1d { 40, 1 } }",
                  "train": 'pg.data.text { "two.csv", context = 4, streams = 10, targets = "every" }'}
 
+# The same with a network that carries what it has read from batch to batch.
+CARRYING = {**SHARED_STREAM, "network": "pg.sequential { pg.embedding { 40, 4 }, pg.gru { 40, state = 'carry' } }"}
+
 # A session of a network that reads 2 features.
 SESSION = "s = pg.sequential { pg.gru { 3 }, pg.dense { 3, over = 'steps' } }:init(1, { 2, 4 }):session() "
 ATTENTION = "s = pg.sequential { pg.attention { 1, causal = true } }:init(1, { 2, 4 }):session() "
