@@ -81,7 +81,8 @@ namespace perigee {
   X(guard_outlives_line, "the guard against divergence remembers rounds that became void") \
   X(failures_kept, "a worker's failures count although it has trained since") \
   X(agents_counted_once, "workers of an agent that came back are not counted") \
-  X(silent_links_kept, "a link between workers that carries nothing stays")
+  X(silent_links_kept, "a link between workers that carries nothing stays") \
+  X(old_links_mourned, "the end of a link that this membership has not used is told as a loss")
 // clang-format on
 
 enum class Bug {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "cluster/planted.h"
+
 namespace perigee {
 
 void Links::form(uint64_t job, uint64_t generation, WorkerId self, const std::vector<Member>& members, std::set<WorkerId> dead) {
@@ -42,7 +44,10 @@ void Links::connect(WorkerId id) {
 }
 
 PeerId Links::to(WorkerId id) {
-  if (const auto it = ready_.find(id); it != ready_.end()) return it->second.back();
+  if (const auto it = ready_.find(id); it != ready_.end()) {
+    connections_.at(it->second.back()).used = generation_;
+    return it->second.back();
+  }
   // The lower one only connects when the other, whose turn it is, has not for a while: it may believe that an old connection is alive.
   const bool mine = id < self_ || members_.size() > kMesh || clock_.now_ns() - formed_ns_ > kPatienceNs;
   if (mine && id != self_ && member(id)) connect(id);
@@ -85,7 +90,13 @@ bool Links::on_link(PeerId peer, const Link& link, uint64_t generation) {
   return true;
 }
 
-WorkerId Links::on_lost(PeerId peer) {
+void Links::used(PeerId peer, uint64_t generation) {
+  if (const auto it = connections_.find(peer); it != connections_.end()) it->second.used = std::max(it->second.used, generation);
+}
+
+WorkerId Links::on_lost(PeerId peer) { return remove(peer, planted(Bug::old_links_mourned)); }
+
+WorkerId Links::remove(PeerId peer, bool whatever_it_carried) {
   const auto it = connections_.find(peer);
   if (it == connections_.end()) return 0;
   const Connection c = it->second;
@@ -95,7 +106,7 @@ WorkerId Links::on_lost(PeerId peer) {
   const bool newest = !all.empty() && all.back() == peer;
   std::erase(all, peer);
   if (all.empty()) ready_.erase(c.id);
-  return newest && member(c.id) ? c.id : 0;
+  return newest && member(c.id) && (whatever_it_carried || c.used >= generation_) ? c.id : 0;
 }
 
 void Links::expire() {
@@ -123,7 +134,7 @@ std::vector<std::pair<PeerId, WorkerId>> Links::end_silent(uint64_t silent_ns) {
   std::vector<std::pair<PeerId, WorkerId>> silent;
   for (const auto& [peer, c] : connections_)
     if (c.ready && now > c.heard_ns + silent_ns) silent.emplace_back(peer, 0);
-  for (auto& [peer, id] : silent) id = on_lost(peer), transport_.close(peer);
+  for (auto& [peer, id] : silent) id = remove(peer, true), transport_.close(peer);
   return silent;
 }
 

@@ -33,9 +33,11 @@ class Links {
   bool on_connected(PeerId peer);
   // False: not a link to this worker, and it is closed.
   bool on_link(PeerId peer, const Link& link, uint64_t generation);
-  // The member that cannot be reached any more by its newest connection; 0: it does not matter.
+  // The member that cannot be reached any more by its newest connection, which this generation has used; 0: it does not matter. What has
+  // carried nothing of it may end late, because the other end was in a generation between without this worker: nothing is lost with it.
   WorkerId on_lost(PeerId peer);
-  void expire();  // ends connections from outside that have not said who they are
+  void used(PeerId peer, uint64_t generation);  // a frame of that generation has come by it
+  void expire();                                // ends connections from outside that have not said who they are
 
   // Heartbeats: a link carries one every now and then, whatever else it carries.
   void beat(std::span<const std::byte> frame);
@@ -57,8 +59,10 @@ class Links {
     bool outgoing = false, ready = false;
     uint64_t since_ns = 0, heard_ns = 0;
     uint64_t generation = 0;  // of who made it, when it did
+    uint64_t used = 0;        // the last generation that it carried something of, heartbeats apart
   };
   void connect(WorkerId id);
+  WorkerId remove(PeerId peer, bool whatever_it_carried);
   const Member* member(WorkerId id) const;
 
   Transport& transport_;

@@ -96,6 +96,7 @@ void WorkerCore::on_worker_frame(PeerId peer, const FrameHeader& h, std::span<co
     return;
   }
   const bool linked = links.who(peer) != 0;
+  if (h.type != MessageType::beat && h.type != MessageType::link) links.used(peer, h.generation);
   Received received = linked ? rounds->on_worker_frame(peer, h, payload) : Received::unknown;
   if (received == Received::unknown)
     received = dispatch<WorkerCore, PeerId, WorkerFence>(kFromPeers, *this, peer, h, payload,
@@ -166,6 +167,7 @@ void WorkerCore::on_chunk(PeerId peer, const FrameHeader& h, const Chunk* chunk,
     return;
   }
   bytes_down += h.length;
+  links.used(peer, h.generation);
   int64_t number = 0;
   const auto [protocol, exchange] = chunk ? exchange_of(h, *chunk, &number) : std::pair<WorkerRounds*, Exchange*>{};
   switch (exchange ? exchange->on_chunk(from, number, *chunk, body) : Exchange::Verdict::refused) {
