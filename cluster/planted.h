@@ -82,7 +82,9 @@ namespace perigee {
   X(failures_kept, "a worker's failures count although it has trained since") \
   X(agents_counted_once, "workers of an agent that came back are not counted") \
   X(silent_links_kept, "a link between workers that carries nothing stays") \
-  X(old_links_mourned, "the end of a link that this membership has not used is told as a loss")
+  X(old_links_mourned, "the end of a link that this membership has not used is told as a loss") \
+  X(nothing_redone, "what a lost server had made since its image is void") \
+  X(pushes_not_kept, "a worker forgets what it pushed when it has the answer")
 // clang-format on
 
 enum class Bug {

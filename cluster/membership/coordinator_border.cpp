@@ -144,9 +144,17 @@ void CoordinatorCore::check_evaluation(uint64_t now) {
 uint64_t CoordinatorCore::request_image(const std::string& what) {
   if (images.size() >= kMaxQueued) return 0;
   const uint64_t request = ++next_request;
-  images.push_back({request, what});
+  images.push_back({.request = request, .what = what});
   ask_for_image();
   return request;
+}
+
+bool CoordinatorCore::keep_image() {
+  const bool asked = std::any_of(images.begin(), images.end(), [](const ImageRequest& r) { return r.own; });
+  if (asked || images.size() >= kMaxQueued) return false;
+  images.push_back({.request = ++next_request, .what = "checkpoint", .own = true});
+  ask_for_image();
+  return true;
 }
 
 // A number of its own for each time that it is asked: pieces of an answer to an earlier one may still be on their way.
@@ -160,7 +168,7 @@ void CoordinatorCore::ask_for_image() {
   const Node& node = nodes.at(able[image_turn++ % able.size()]);
   const uint64_t asked = ++next_request;
   image_from = node.id;
-  image_ns = clock.now_ns();
+  image_asked_ns = image_ns = clock.now_ns();
   image_complete = false;
   receiver.expect(node.peer, asked);
   tell(node, Snapshot{.request = asked, .what = images.front().what}, books.round());
@@ -192,9 +200,10 @@ void CoordinatorCore::image_failed() {
 void CoordinatorCore::give_up_image() {
   assert(image_from != 0 && !images.empty());
   forget_image(image_from);
-  const uint64_t request = images.front().request;
+  const ImageRequest given_up = std::move(images.front());
   images.pop_front();
-  events.on_image(request, books.round(), {});
+  if (given_up.own) rounds->on_imaged(0);
+  else events.on_image(given_up.request, books.round(), {});
   ask_for_image();
 }
 
@@ -211,7 +220,14 @@ void CoordinatorCore::deliver_image() {
   image_from = 0;
   image_complete = false;
   const uint64_t request = images.front().request;
+  const bool own = images.front().own;
   images.pop_front();
+  if (own) {
+    options.resume_round = receiver.round();
+    options.resume_image = std::make_shared<const std::vector<std::byte>>(std::move(receiver.bytes()));
+    rounds->on_imaged(image_asked_ns);
+    return ask_for_image();
+  }
   delivered.push_back({receiver.round(), receiver.hash()});
   if (delivered.size() > kMaxQueued) delivered.pop_front();
   events.on_image(request, receiver.round(), std::move(receiver.bytes()));
@@ -222,6 +238,7 @@ void CoordinatorCore::deliver_image() {
 void CoordinatorCore::set_resume(int64_t round, SharedBytes image) {
   const auto given = std::find_if(delivered.rbegin(), delivered.rend(), [&](const Delivered& d) { return d.round == round; });
   const std::optional<uint64_t> known = books.hash_of(round);
+  if (options.policy.served && round <= options.resume_round) return;  // a newer one is kept (keep_image)
   if (round > books.round() || (given != delivered.rend() && known && *known != given->hash)) return;
   options.resume_round = round;
   options.resume_image = std::move(image);

@@ -53,6 +53,9 @@ struct CoordinatedWorker {
   std::vector<Range> pending;
   int64_t base = -1;
   std::vector<LogEntry> log;
+  int64_t kept_from = 0;  // as in Acknowledge
+  std::vector<RedoRound> made;
+  bool left_waiting = false;  // a member of the last generation, which ended without another
 
   // Rounds.
   std::vector<Range> leased;  // and in no committed round yet
@@ -231,6 +234,7 @@ struct CoordinatorCore {
   void on_evaluated(Node& node, Evaluated evaluated);
   void check_evaluation(uint64_t now);
   uint64_t request_image(const std::string& what);
+  bool keep_image();  // here in memory, for who has to begin again; false: not now
   void ask_for_image();
   void check_images(uint64_t now);
   void on_image(Node& node, Image& image, std::span<const std::byte> body);
@@ -402,11 +406,12 @@ struct CoordinatorCore {
   struct ImageRequest {
     uint64_t request;
     std::string what;
+    bool own = false;  // keep_image()
     int failures = 0;
   };
   std::deque<ImageRequest> images;
   WorkerId image_from = 0;
-  uint64_t image_ns = 0;
+  uint64_t image_asked_ns = 0, image_ns = 0;
   size_t image_turn = 0;
   ImageReceiver receiver;
   bool image_complete = false;

@@ -77,7 +77,8 @@ bool CoordinatorCore::recovered() const {
                       return rounds->holds_results(n.second) && n.second.state == Node::State::waiting && n.second.hash != 0 &&
                              n.second.round >= books.round();
                     });
-  if (!all_here && !held && clock.now_ns() - first_join_ns < kRecoverNs) return false;
+  const bool restores = formed_once && !rounds->lacks_server() && rounds->restores();
+  if (!all_here && !held && !restores && clock.now_ns() - first_join_ns < kRecoverNs) return false;
   std::vector<WorkerId> here;
   for (const auto& [id, node] : nodes)
     if (node.state == Node::State::waiting) here.push_back(id);
@@ -140,7 +141,7 @@ bool CoordinatorCore::may_form() {
     const Node& node = nodes.at(id);
     return rounds->holds_results(node) && node.hash != 0 && node.round >= books.round();
   });
-  if (held || !formed_once || books.round() < 0 || phase == Phase::recovering) return true;
+  if (held || rounds->restores() || !formed_once || books.round() < 0 || phase == Phase::recovering) return true;
   event("waiting", nullptr, "no remaining worker holds round " + std::to_string(books.round()), "waits a moment for workers that hold it");
   return disband(Phase::recovering), false;
 }
@@ -171,7 +172,7 @@ void CoordinatorCore::form() {
   for (const WorkerId id : members) {
     Node& node = nodes.at(id);
     take_back(node);
-    node.stayed = node.member;
+    node.stayed = std::exchange(node.left_waiting, false) || node.member;
     node.member = true;
     node.formed = false;
     node.heals = 0;
@@ -187,7 +188,10 @@ void CoordinatorCore::form() {
 void CoordinatorCore::disband(Phase until) {
   assert(until == Phase::waiting || until == Phase::recovering);
   for (auto& [id, node] : nodes)
-    if (node.state != Node::State::opening) node.state = Node::State::waiting, node.member = false;
+    if (node.state != Node::State::opening) {
+      node.state = Node::State::waiting;
+      node.left_waiting = std::exchange(node.member, false) || node.left_waiting;
+    }
   members.clear();
   claiming = false;
   first_join_ns = clock.now_ns();
@@ -211,6 +215,8 @@ void CoordinatorCore::on_acknowledge(Node& node, Acknowledge formed) {
   node.pending = std::move(formed.pending);
   node.base = formed.base;
   node.log = std::move(formed.log);
+  node.kept_from = formed.kept_from;
+  node.made = std::move(formed.made);
   broken_groups.insert(formed.broken.begin(), formed.broken.end());
   if (++formed_count == members.size()) claim_lease();
 }
@@ -254,6 +260,7 @@ void CoordinatorCore::resolve() {
     target_round = has_image ? options.resume_round : -1;
     target_hash = 0;
   }
+  rounds->extend(&target_round, &target_hash);
   adopt(best);
   rounds->on_all_formed();
   broken_groups.clear();
@@ -315,6 +322,7 @@ void CoordinatorCore::settle_pending() {
 // `donor` is picked in turn, so that many who need an image do not all ask the same worker.
 void CoordinatorCore::heal(Node& node, bool keep_local) {
   assert(node.member);
+  if (rounds->heals(node)) return;
   std::vector<WorkerId> donors;
   for (const WorkerId id : target_hash != 0 ? members : std::vector<WorkerId>{}) {
     const Node& other = nodes.at(id);
@@ -349,6 +357,7 @@ void CoordinatorCore::on_caught_up(Node& node, const CaughtUp& healed) {
   node.heal_ns = 0;
   if (phase == Phase::running) return catch_up(node);
   if (!rounds->holds_results(node)) return check_healed();
+  if (rounds->on_healed(node, healed)) return;
   if (healed.ok && target_hash == 0 && node.round == target_round) {
     target_hash = node.hash;  // the first to have made it
     books.set_hash(target_hash);
@@ -460,7 +469,7 @@ void CoordinatorCore::send_start() {
 // A worker that was told to take the result from here.
 void CoordinatorCore::on_fetch(Node& node, const Fetch& fetch) {
   Image image{.request = fetch.request, .round = options.resume_round};
-  const bool expected = node.state == Node::State::healing && options.resume_image && target_round == options.resume_round;
+  const bool expected = node.state == Node::State::healing && options.resume_image && rounds->image_round() == options.resume_round;
   if (!expected) image.why = "the coordinator has no image of it";
   if (!sender.add(node.peer, header(options.resume_round), image, expected ? options.resume_image : nullptr)) ++dropped.unexpected;
 }

@@ -71,7 +71,9 @@ void WorkerCore::send_formed() {
                    .base = round.local_base,
                    .log = {log.begin(), log.end()},
                    .data = state == State::ready ? replica.data_prints() : std::vector<DataPrint>(),
-                   .broken = rounds->take_broken()},
+                   .broken = rounds->take_broken(),
+                   .kept_from = rounds->kept_from(),
+                   .made = rounds->made()},
        held_round);
 }
 

@@ -97,9 +97,11 @@ struct Acknowledge {
   std::vector<LogEntry> log;     // of the rounds from the last known `synced` one to the held one, oldest first
   std::vector<DataPrint> data;   // what the fingerprint is made of; only with the first
   std::vector<WorkerId> broken;  // the group of the inner exchange that the change of membership broke off, this worker among them
+  int64_t kept_from = 0;         // served rounds: it has all that it has pushed for this round and later ones
+  std::vector<RedoRound> made;   // from a server: of the log, what the coordinator may not have heard
   template <class F>
   void fields(F& f) {
-    f(round), f(hash), f(fingerprint), f(pending), f(base), f(log), f(data), f(broken);
+    f(round), f(hash), f(fingerprint), f(pending), f(base), f(log), f(data), f(broken), f(kept_from), f(made);
   }
 };
 

@@ -108,6 +108,19 @@ struct Share {
   }
 };
 
+// A round that a server has made, as Served tells it: all that making it again needs, besides what was pushed.
+struct RedoRound {
+  static constexpr size_t kMostInList = kMaxRedo;
+  int64_t round = 0;
+  uint64_t hash = 0;  // of the result
+  int64_t workers = 0, examples_after = 0;
+  std::vector<Share> shares;
+  template <class F>
+  void fields(F& f) {
+    f(round), f(hash), f(workers), f(examples_after), f(shares);
+  }
+};
+
 struct Figures {
   double loss_sum = 0;  // over the examples
   double correct = -1;  // -1: no class labels

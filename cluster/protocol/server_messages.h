@@ -17,10 +17,12 @@ struct Served {
   std::vector<Share> shares;       // in the order of their arrival
   std::vector<int64_t> staleness;  // of each: rounds that it did not know of
   uint64_t discarded = 0;          // contributions that were too stale, since the round before
+  int64_t workers = 0;             // that trained
+  int64_t examples_after = 0;      // in the result
   Figures figures;
   template <class F>
   void fields(F& f) {
-    f(hash), f(shares), f(staleness), f(discarded), f(figures);
+    f(hash), f(shares), f(staleness), f(discarded), f(workers), f(examples_after), f(figures);
   }
 };
 
@@ -61,6 +63,50 @@ struct Pulled {
   }
 };
 
-#define PERIGEE_SERVER_MESSAGES(X) X(Served) X(Push) X(Pulled)
+// To a server that holds header.round: make these rounds, which follow it, again, of what their workers have kept. -> CaughtUp at `target`
+struct Redo {
+  static constexpr MessageType kType = MessageType::redo;
+  int64_t target = 0;             // the last of all; more messages bring those that are not here
+  std::vector<RedoRound> rounds;  // one after the other
+  std::string settings;           // as StartEpoch has them
+  template <class F>
+  void fields(F& f) {
+    f(target), f(rounds), f(settings);
+  }
+};
+
+// To workers: there is an image of that round's result, and what was pushed for it and those before is needed no more.
+struct Imaged {
+  static constexpr MessageType kType = MessageType::imaged;
+  int64_t round = -1;
+  template <class F>
+  void fields(F& f) {
+    f(round);
+  }
+};
+
+// From a server: once more what was pushed of these ranges. -> Resent; its bytes follow as Image frames with that request.
+struct Resend {
+  static constexpr MessageType kType = MessageType::resend;
+  uint64_t request = 0;
+  std::vector<Range> ranges;  // joined
+  template <class F>
+  void fields(F& f) {
+    f(request), f(ranges);
+  }
+};
+
+struct Resent {
+  static constexpr MessageType kType = MessageType::resent;
+  uint64_t request = 0;
+  bool kept = false;  // false: it is gone
+  Push push;
+  template <class F>
+  void fields(F& f) {
+    f(request), f(kept), f(push);
+  }
+};
+
+#define PERIGEE_SERVER_MESSAGES(X) X(Served) X(Push) X(Pulled) X(Redo) X(Imaged) X(Resend) X(Resent)
 
 }  // namespace perigee

@@ -43,6 +43,8 @@ std::string number(double value) {
 
 std::string CoordinatorRounds::why_not(const Join& join) const { return join.server ? "the policy needs no server" : ""; }
 
+int64_t CoordinatorRounds::image_round() const { return c_.target_round; }
+
 bool CoordinatorRounds::start_allowed() const { return c_.phase == CoordinatorCore::Phase::running && !c_.start_held; }
 
 void CoordinatorRounds::replay_early() {

@@ -33,7 +33,14 @@ class CoordinatorRounds {
   virtual void on_all_formed() {}                                 // each member has said what it holds
   virtual bool may_keep_work(const Node&) const { return true; }  // what it has begun may stay its own
   virtual void admit(Node&) {}                                    // a member that holds no results
-  virtual void on_losing(const Node&) {}                          // a member, before its work goes back
+  virtual bool restores() const { return false; }                 // what is committed can be made again, by who is here
+  // As much of what is committed and that no member holds as can be made again from `round` on.
+  virtual void extend(int64_t* /*round*/, uint64_t* /*hash*/) {}
+  virtual bool heals(Node&) { return false; }  // true: it leads that node to the result by itself
+  virtual bool on_healed(Node&, const CaughtUp&) { return false; }
+  virtual int64_t image_round() const;              // of the image that who heals may fetch from here
+  virtual void on_imaged(uint64_t /*since_ns*/) {}  // an image that was asked for by keep_image() is there; 0: it could not be had
+  virtual void on_losing(const Node&) {}            // a member, before its work goes back
 
   // ---- rounds ----
   virtual bool synchronous() const { return false; }

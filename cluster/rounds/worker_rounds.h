@@ -54,6 +54,8 @@ class WorkerRounds {
   virtual bool settles(const CatchUp&) { return false; }      // true: it does what that asks for by itself
   virtual bool busy() const { return round_.applying; }       // the result held is about to change: Acknowledge waits
   virtual std::vector<Range> pending() const { return {}; }   // local work that is in no result
+  virtual int64_t kept_from() const { return 0; }             // served rounds: as in Acknowledge
+  virtual std::vector<RedoRound> made() const { return {}; }  // by a server, and the coordinator may not know what of
   virtual std::vector<WorkerId> take_broken() { return {}; }  // the group whose exchange the last change of membership broke off
 
   // ---- frames ----

@@ -145,6 +145,9 @@ void World::take_hold(const Struck& s) {
   uint64_t& shows = struck_[s.node.name];
   const double restart_ms = fault.kind == Fault::Kind::trainer_fails ? kRestartMs : 0;  // it ends, and comes back by itself
   shows = std::max(shows, in(fault.for_ms + kShowsMs + restart_ms));
+  if (fault.kind == Fault::Kind::reset || fault.kind == Fault::Kind::reset_pair)  // of hosts, not of workers
+    for (const auto& each : workers_)
+      if (each->host == s.node.host || each->host == s.other_host) struck_[each->name] = std::max(struck_[each->name], in(kShowsMs));
   if (keeps_from_being_heard(fault.kind)) disturbed_until_ns_ = std::max(disturbed_until_ns_, in(fault.for_ms + kSettleMs));
   reached(to_string(fault.kind));
   say(std::string("FAULT ") + to_string(fault.kind) + " " + s.node.name + " for " + std::to_string(static_cast<int64_t>(fault.for_ms)) +

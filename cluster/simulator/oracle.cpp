@@ -1,5 +1,6 @@
 // Invariants under all faults: the checks of World.
 #include <algorithm>
+#include <utility>
 
 #include "cluster/policy/policy.h"
 #include "cluster/simulator/world.h"
@@ -8,7 +9,9 @@
 namespace perigee::sim {
 
 namespace {
-constexpr double kEndsMs = 5000;  // after a coordinator's start every worker has found it
+constexpr double kEndsMs = 5000;      // after a coordinator's start every worker has found it
+constexpr double kMournsMs = 3000;    // after the last sign of a fault no link ends any more because of it
+constexpr double kRestoresMs = 2000;  // from a new server's start to the first round, besides what a round takes
 }  // namespace
 
 void World::fail(const std::string& what) {
@@ -81,8 +84,30 @@ void World::check_blame(const std::string& worker, const std::string& cause) {
   fail(worker + " is blamed although nothing befell it: " + cause);
 }
 
+// No link ends between workers that nothing befell.
+void World::check_link(const std::string& worker, const std::string& cause) {
+  const bool of_link = cause.find(": connection ") != std::string::npos || cause.starts_with("no link between");
+  if (!of_link || scenario_.network.loss > 0 || network_.now_ns() < disturbed_until_ns_) return;
+  for (const auto& [name, until] : struck_)
+    if ((name == worker || cause.find(name) != std::string::npos) && network_.now_ns() <= until + ns(kMournsMs)) return;
+  fail("a link of " + worker + " ends although nothing befell it: " + cause);
+}
+
+// A server that is started anew makes what is committed again, and goes on.
+void World::check_restored() {
+  const uint64_t since = std::exchange(server_ns_, 0);
+  if (since == 0 || !scenario_.only_servers_die()) return;
+  const LinkQuality& q = scenario_.network;
+  const double round_ms = scenario_.example_ms * static_cast<double>(std::max(scenario_.batch, scenario_.global_batch)) * 16;
+  const double limit_ms = kRestoresMs + 40 * (q.latency_ms + q.jitter_ms) + round_ms,
+               passed_ms = static_cast<double>(network_.now_ns() - since) * 1e-6;
+  if (passed_ms > limit_ms) fail("no round for " + std::to_string(static_cast<int64_t>(passed_ms)) + " ms after a new server was started");
+}
+
 // The truth is in the replicas: what a worker that can be heard holds is not given up.
 void World::check_voided(int64_t left) {
+  if (scenario_.only_servers_die())
+    fail("rounds above " + std::to_string(left) + " are lost with their server, though workers kept all that was pushed");
   if (network_.now_ns() < disturbed_until_ns_ || scenario_.network.loss > 0) return;
   for (const auto& node : workers_)
     if (node->worker && node->wanted && (node->server || !served()) && !network_.paused(node->process) && node->replica->holds_result() &&

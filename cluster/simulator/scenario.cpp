@@ -181,6 +181,16 @@ bool Scenario::steered() const {
   return std::any_of(faults.begin(), faults.end(), [](const Fault& f) { return f.kind == Fault::Kind::steer; });
 }
 
+bool Scenario::served() const {
+  const Json* synchrony = averaging.is_object() ? averaging.find("synchrony") : nullptr;
+  return synchrony && synchrony->as_string() == "server";
+}
+
+bool Scenario::only_servers_die() const {
+  const auto of_server = [this](const Fault& f) { return f.kind == Fault::Kind::worker_kill && f.who == workers; };
+  return served() && network.loss == 0 && !faults.empty() && std::all_of(faults.begin(), faults.end(), of_server);
+}
+
 bool Scenario::touches_only_its_target() const {
   const auto targeted = [](const Fault& f) {
     switch (f.kind) {
@@ -319,7 +329,7 @@ void add_groups_and_codecs(Scenario& s, const std::string& policy, bool wrong, d
 void add_pace_and_outliers(Scenario& s, const std::string& policy, bool wrong, double work_ms) {
   const uint64_t seed = s.seed;
   // The server is the worker after those that train.
-  if (SeededRng server(mix(seed, 0x73657276)); s.averaging.find("synchrony"))
+  if (SeededRng server(mix(seed, 0x73657276)); s.served())
     for (Fault& fault : s.faults)
       if (server.chance(0.3)) (server.chance(0.5) ? fault.who : fault.other) = s.workers;
   const Json* every = s.averaging.find("every");
@@ -349,6 +359,20 @@ void lose_everything(Scenario& s, SeededRng& rng) {
   }
 }
 
+// The server dies, and dies again while it makes what was lost; nothing else happens.
+void lose_servers(Scenario& s, SeededRng& rng) {
+  s.faults.clear();
+  s.network.loss = 0, s.min_workers = 1;
+  if (rng.chance(0.7)) s.checkpoint_every = 0;
+  s.example_ms = std::clamp(s.example_ms, 3000.0 * s.workers / static_cast<double>(s.planned), 30.0);
+  const double work_ms = s.example_ms * static_cast<double>(s.planned) / s.workers;
+  for (int64_t times = rng.integer(1, 4); times > 0; --times) {
+    double at = rng.between(300, 300 + 1.2 * work_ms);
+    for (int64_t again = rng.chance(0.3) ? rng.integer(2, 3) : 1; again > 0; --again, at += rng.between(100, 900))
+      s.faults.push_back({.kind = Fault::Kind::worker_kill, .at_ms = at, .for_ms = rng.between(20, 400), .who = s.workers});
+  }
+}
+
 }  // namespace
 
 Scenario make_scenario(uint64_t seed, const std::string& asked) {
@@ -369,6 +393,7 @@ Scenario make_scenario(uint64_t seed, const std::string& asked) {
   if (SeededRng lost(mix(seed, 0x6c6f7374)); !wrong && lost.chance(0.03)) lose_everything(s, lost);
   if (SeededRng silent(mix(seed, 0x68616c66)); !wrong && s.workers > 1 && silent.chance(0.1))
     s.faults.push_back(make_fault(Fault::Kind::half_open, silent.between(300, work_ms + 300), s.workers, silent));
+  if (SeededRng dying(mix(seed, 0x64696573)); s.served() && !steered && !wrong && dying.chance(0.15)) lose_servers(s, dying);
   if (steered && steering.chance(0.5)) s.faults.clear();
   if (steered || (policy.empty() && !wrong && steering.chance(0.15)))
     for (int64_t i = steering.integer(1, 4); i > 0; --i)

@@ -75,6 +75,8 @@ struct Scenario {
 
   double quiet_ms() const;  // when the last fault is over
   bool steered() const;
+  bool served() const;
+  bool only_servers_die() const;         // and are started again
   bool touches_only_its_target() const;  // nothing in it can make a worker late that no fault names
 };
 

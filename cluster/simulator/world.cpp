@@ -190,10 +190,7 @@ void World::end_coordinator(bool power) {
   coordinator_.reset();
 }
 
-bool World::served() const {
-  const Json* synchrony = scenario_.averaging.is_object() ? scenario_.averaging.find("synchrony") : nullptr;
-  return synchrony && synchrony->as_string() == "server";
-}
+bool World::served() const { return scenario_.served(); }
 
 int World::add_worker(bool wrong_data, bool server) {
   const int who = static_cast<int>(workers_.size());
@@ -243,6 +240,7 @@ void World::start_worker(int who) {
   });
   network_.boot(p, node.worker.get());
   node.worker->start();
+  if (node.server) server_ns_ = network_.now_ns();
   say(node.name + " started");
 }
 
@@ -308,6 +306,7 @@ void World::on_round(int64_t round, uint64_t generation, int64_t, int workers, c
   const uint64_t before = std::exchange(round_ns_, network_.now_ns());
   if (before != 0) outcome_.longest_pause_ms = std::max(outcome_.longest_pause_ms, static_cast<double>(round_ns_ - before) * 1e-6);
   check_commit(round, workers);
+  check_restored();
   if (scenario_.checkpoint_every > 0 && round % scenario_.checkpoint_every == scenario_.checkpoint_every - 1)
     at_coordinator(0, [](Coordinator& c) { c.request_image("checkpoint"); });
 }
@@ -374,6 +373,7 @@ void World::on_event(const Json& event) {
       std::any_of(scenario_.faults.begin(), scenario_.faults.end(), [](const Fault& f) { return f.kind == Fault::Kind::worker_power; });
   if (kind == "worker_lost" || kind == "worker_stuck" || (kind == "link_lost" && !silent_host))
     check_blame(event.find("worker")->as_string(), event.find("cause")->as_string());
+  if (kind == "worker_lost" || kind == "link_lost") check_link(event.find("worker")->as_string(), event.find("cause")->as_string());
   if (kind == "rounds_voided") check_voided(event.find("round")->as_int());
   if (options_.trace) say("coordinator says " + event.dump());
 }

@@ -98,7 +98,9 @@ class World final : public CoordinatorEvents {
   int struck_by(const Fault& fault) const;
   void check_merged(int64_t round, const std::vector<Arrival>& merged);
   void check_blame(const std::string& worker, const std::string& cause);
+  void check_link(const std::string& worker, const std::string& cause);
   void check_voided(int64_t left);
+  void check_restored();
   void check_silence();
   void check_contents(const std::string& whose, const Contents& found, const Contents& expected);
   void check_fragments(const std::string& whose, const Contents& found);
@@ -141,6 +143,7 @@ class World final : public CoordinatorEvents {
   int coordinator_starts_ = 0;
   int64_t told_round_ = -1;  // by this coordinator
   uint64_t round_ns_ = 0;    // when the last round was committed
+  uint64_t server_ns_ = 0;   // when the server was started, until a round is committed
   uint64_t looked_ns_ = 0, stood_still_ns_ = 0;
   uint64_t told_generation_ = 0, last_generation_ = 0;
   bool at_border_ = false;  // on_epoch came and no release went

@@ -8,6 +8,8 @@
 
 #include "cluster/exchange/outer_step.h"
 #include "cluster/rounds/server/desk.h"
+#include "cluster/rounds/server/kept_pushes.h"
+#include "cluster/rounds/server/redo.h"
 #include "tests/cluster/replica/policy_text.h"
 
 namespace perigee {
@@ -164,6 +166,124 @@ TEST(ServerDesk, AddsWhatLiesBesidePayloads) {
   std::memcpy(&maximum, row.data() + 128, 8);
   EXPECT_EQ(sum, 3.75f);
   EXPECT_EQ(maximum, 9);
+}
+
+// ---- what a worker keeps ----
+
+SharedBytes bytes_of(size_t count) { return std::make_shared<const std::vector<std::byte>>(count, std::byte{1}); }
+
+Push push_at(uint64_t request, int64_t begin) {
+  Push push = push_of(request);
+  push.ranges = {{0, begin, 2}, {0, begin + 2, 3}};
+  return push;
+}
+
+std::vector<Range> range_at(int64_t begin) { return {{0, begin, 5}}; }
+
+TEST(KeptPushes, KeepsWhatIsInNoImage) {
+  KeptPushes kept;
+  for (uint64_t i = 1; i <= 4; ++i) kept.add(push_at(i, static_cast<int64_t>(10 * i)), bytes_of(100));
+  kept.answered(1, true, 5);
+  kept.answered(2, false, 6);  // too stale: it is in no result
+  kept.answered(3, true, 7);
+  EXPECT_EQ(kept.find(range_at(20)), nullptr);
+  EXPECT_EQ(kept.find(range_at(30))->push.request, 3u);
+  kept.forget_up_to(5);
+  EXPECT_EQ(kept.find(range_at(10)), nullptr);
+  EXPECT_NE(kept.find(range_at(40)), nullptr) << "it has no answer yet";
+  kept.settle(8);  // it is in round 8 at most
+  kept.forget_up_to(8);
+  EXPECT_EQ(kept.size(), 0u);
+  EXPECT_EQ(kept.complete_from(), 0);
+}
+
+TEST(KeptPushes, ForgetsWhatBecameVoid) {
+  KeptPushes kept;
+  kept.add(push_at(1, 10), bytes_of(100));
+  kept.add(push_at(2, 20), bytes_of(100));
+  kept.answered(1, true, 5);
+  kept.answered(2, true, 6);
+  kept.settle(5);
+  EXPECT_NE(kept.find(range_at(10)), nullptr);
+  EXPECT_EQ(kept.find(range_at(20)), nullptr);
+}
+
+TEST(KeptPushes, TheSameWorkPushedAgainIsKeptOnce) {
+  KeptPushes kept;
+  kept.add(push_at(1, 10), bytes_of(100));
+  kept.add(push_at(2, 10), bytes_of(100));
+  EXPECT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept.find(range_at(10))->push.request, 2u);
+}
+
+TEST(KeptPushes, IsBoundedAndSaysFromWhereOnItIsComplete) {
+  KeptPushes kept(1000);
+  for (uint64_t i = 1; i <= 20; ++i) {
+    kept.add(push_at(i, static_cast<int64_t>(10 * i)), bytes_of(200));
+    kept.answered(i, true, static_cast<int64_t>(i));
+  }
+  EXPECT_EQ(kept.size(), 5u);
+  EXPECT_EQ(kept.complete_from(), 16);
+  KeptPushes large(1000);  // each is larger than all that it may have
+  for (uint64_t i = 1; i <= 20; ++i) large.add(push_at(i, static_cast<int64_t>(10 * i)), bytes_of(2000));
+  EXPECT_EQ(large.size(), 3u);
+}
+
+// ---- rounds that are made again ----
+
+RedoRound redo_round(int64_t round, std::vector<WorkerId> of) {
+  RedoRound plan{.round = round, .hash = 1, .workers = 2, .examples_after = 5, .shares = {}};
+  for (const WorkerId id : of) plan.shares.push_back({.id = id, .examples = 5, .ranges = range_at(100 * round + 10 * id)});
+  return plan;
+}
+
+RedoQueue::Verdict resend(RedoQueue& redo, const ServerDesk& desk, WorkerId from, uint64_t request, int64_t begin, bool kept = true) {
+  return redo.on_resent(from, {.request = request, .kept = kept, .push = push_at(99, begin)}, desk);
+}
+
+RedoQueue::Verdict send_bytes(RedoQueue& redo, WorkerId from, uint64_t request) {
+  const std::vector<std::byte> body(100, std::byte{7});
+  Image image{.request = request, .offset = 0, .total = 100, .round = 3, .hash = 1};
+  return redo.on_image(from, from, image, body);
+}
+
+TEST(RedoQueue, GathersEachRoundInItsOrder) {
+  ServerDesk desk;
+  desk.reset(layout());
+  RedoQueue redo;
+  ASSERT_TRUE(redo.add(3, {.target = 5, .rounds = {redo_round(4, {2, 1}), redo_round(5, {2})}, .settings = {}}));
+  std::vector<RedoQueue::Ask> asks;
+  while (const auto ask = redo.next_ask()) asks.push_back(*ask), redo.asked(*ask, ask->of, asks.size());
+  ASSERT_EQ(asks.size(), 2u) << "of each worker one at a time";
+  EXPECT_EQ(resend(redo, desk, 1, 2, 410), RedoQueue::Verdict::taken);
+  EXPECT_EQ(send_bytes(redo, 1, 2), RedoQueue::Verdict::taken);
+  EXPECT_EQ(redo.ready(), nullptr);
+  EXPECT_EQ(resend(redo, desk, 2, 1, 420), RedoQueue::Verdict::taken);
+  EXPECT_EQ(send_bytes(redo, 2, 1), RedoQueue::Verdict::taken);
+  ASSERT_NE(redo.ready(), nullptr);
+  const std::vector<Arrival> all = redo.take();
+  EXPECT_EQ(all.at(0).from, 2u);
+  EXPECT_EQ(all.at(1).from, 1u);
+  redo.made();
+  const auto last = redo.next_ask();
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->ranges, range_at(520));
+}
+
+TEST(RedoQueue, RefusesWhatIsNotWhatWasAskedFor) {
+  ServerDesk desk;
+  desk.reset(layout());
+  RedoQueue redo;
+  EXPECT_FALSE(redo.add(3, {.target = 6, .rounds = {redo_round(5, {1})}, .settings = {}})) << "a round is missing";
+  EXPECT_FALSE(redo.add(3, {.target = 4, .rounds = {redo_round(4, {1, 1})}, .settings = {}})) << "a worker twice";
+  EXPECT_FALSE(redo.add(3, {.target = 4, .rounds = {redo_round(4, {})}, .settings = {}}));
+  ASSERT_TRUE(redo.add(3, {.target = 4, .rounds = {redo_round(4, {1})}, .settings = {}}));
+  redo.asked(*redo.next_ask(), 1, 8);
+  EXPECT_EQ(resend(redo, desk, 1, 7, 410), RedoQueue::Verdict::stale) << "another request";
+  EXPECT_EQ(resend(redo, desk, 2, 8, 410), RedoQueue::Verdict::stale) << "another worker";
+  EXPECT_EQ(send_bytes(redo, 1, 8), RedoQueue::Verdict::refused) << "bytes before what they are of";
+  EXPECT_EQ(resend(redo, desk, 1, 8, 420), RedoQueue::Verdict::refused) << "other work";
+  EXPECT_EQ(resend(redo, desk, 1, 8, 410, false), RedoQueue::Verdict::gone);
 }
 
 }  // namespace

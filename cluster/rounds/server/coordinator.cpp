@@ -86,6 +86,9 @@ void ServerCoordinator::on_served(Node& node, const FrameHeader& h, Served serve
   }
   node.round = c_.open;
   node.hash = served.hash;
+  remember(
+      {.round = c_.open, .hash = served.hash, .workers = served.workers, .examples_after = served.examples_after, .shares = served.shares},
+      served.figures.bytes_up);
   book_shares(served);
   int64_t examples = 0;
   for (const Share& share : served.shares) examples += share.examples;

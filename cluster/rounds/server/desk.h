@@ -33,13 +33,13 @@ class ServerDesk {
   std::optional<Arrival> next();
   size_t idle() const { return idle_.size(); }  // workers that say that they have no work
   void answered(WorkerId to) { open_.erase(to); }
+  bool sound(const Push& push) const;  // its numbers fit together
 
  private:
   struct Incoming {
     Push push;
     ImageReceiver receiver;
   };
-  bool sound(const Push& push) const;
 
   ExchangeLayout layout_;
   std::map<WorkerId, uint64_t> last_;  // request of each worker

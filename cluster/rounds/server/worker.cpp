@@ -17,15 +17,21 @@ constexpr uint64_t kPatience = 10;  // deadlines that a worker waits for an answ
 
 }  // namespace
 
-void ServerRounds::on_propose() { desk_.reset(w_.replica.layout()); }
+void ServerRounds::on_propose() {
+  desk_.reset(w_.replica.layout());
+  redo_.reset();
+}
 
 void ServerRounds::on_start_epoch() {
+  redo_.reset();
+  kept_.settle(w_.epoch_start->base);
   if (round_.staged) hand_in();
   go_on();
 }
 
 void ServerRounds::on_loaded() {
   fresh_ = false, counted_ = 0, values_round_ = -2;
+  made_.clear();
   if (w_.is_server()) w_.events.on_restored(held(), w_.held_hash);
   else if (w_.server != 0) w_.held_hash = 0;  // no result yet: it pulls one
 }
@@ -41,6 +47,7 @@ void ServerRounds::stop(bool keep) {
   if (w_.opened && !keep) drop();
   if (w_.server != 0) {
     desk_.reset(w_.replica.layout());
+    redo_.reset();
     if (!merge_begun_) merging_.clear();
     pulls_.clear();
     if (request_ && !taking_) {
@@ -82,6 +89,7 @@ std::string ServerRounds::awaits() const {
 }
 
 void ServerRounds::tick(uint64_t now) {
+  if (redo_.active()) return redo_next();
   if (w_.server == 0 || w_.is_server() || w_.state != WorkerCore::State::running) return;
   if (w_.links.to(w_.server) != 0) try_push();
   if (!request_ || taking_ || now - request_->progress_ns <= kPatience * w_.ns(w_.policy.deadline_ms)) return;
@@ -93,7 +101,11 @@ void ServerRounds::tick(uint64_t now) {
 // ---- frames ----
 
 Received ServerRounds::on_coordinator_frame(const FrameHeader& header, std::span<const std::byte> payload) {
-  static constexpr std::array kRoutes = {route<Lease, &ServerRounds::on_lease, ServerRounds, PeerId>(Fence::none)};
+  static constexpr std::array kRoutes = {
+      route<Lease, &ServerRounds::on_lease, ServerRounds, PeerId>(Fence::none),
+      route<Redo, &ServerRounds::on_redo, ServerRounds, PeerId>(Fence::none),
+      route<Imaged, &ServerRounds::on_imaged, ServerRounds, PeerId>(Fence::none),
+  };
   return dispatch<ServerRounds, PeerId, Fence>(kRoutes, *this, w_.coordinator, header, payload, [](Fence) { return true; });
 }
 
@@ -102,6 +114,8 @@ Received ServerRounds::on_worker_frame(PeerId peer, const FrameHeader& header, s
       route<Push, &ServerRounds::on_push, ServerRounds, PeerId>(Fence::none),
       route<Pulled, &ServerRounds::on_pulled, ServerRounds, PeerId>(Fence::none),
       route<Image, &ServerRounds::on_image, ServerRounds, PeerId>(Fence::none),
+      route<Resend, &ServerRounds::on_resend, ServerRounds, PeerId>(Fence::none),
+      route<Resent, &ServerRounds::on_resent, ServerRounds, PeerId>(Fence::none),
   };
   return dispatch<ServerRounds, PeerId, Fence>(kRoutes, *this, peer, header, payload, [](Fence) { return true; });
 }
@@ -122,6 +136,7 @@ bool ServerRounds::on_image(PeerId peer, const FrameHeader& h, Image& image, std
     ++w_.dropped.stale;
     return true;
   }
+  if (redo_.active()) return on_redo_image(peer, image, body);
   return w_.is_server() ? on_pushed_bytes(peer, image, body) : on_values(peer, image, body);
 }
 
@@ -192,9 +207,32 @@ void ServerRounds::try_push() {
   idle_told_ = false;
   if (!request.body) return;
   pushed_ = true;
+  kept_.add(request.push, request.body);
   w_.bytes_up += request.body->size();
   w_.sender.add(peer, w_.header(held()), Image{.request = request.push.request, .round = request.push.base, .hash = w_.held_hash},
                 request.body);
+}
+
+void ServerRounds::on_writable(WorkerId) {
+  try_push();
+  redo_next();
+}
+
+// The server died with what it had made of this; its next process makes it again.
+bool ServerRounds::on_resend(PeerId peer, const FrameHeader& h, Resend resend) {
+  const bool current = h.generation == w_.generation && (w_.state == WorkerCore::State::forming || w_.state == WorkerCore::State::running);
+  if (!current || w_.is_server() || w_.links.who(peer) != w_.server) {
+    ++w_.dropped.stale;
+    return true;
+  }
+  const KeptPush* kept = kept_.find(resend.ranges);
+  Resent resent{.request = resend.request, .kept = kept != nullptr, .push = kept ? kept->push : Push{}};
+  if (!w_.transport.send(peer, encode(resent, w_.header(held()))))
+    return w_.links.close(peer), w_.lose_link(w_.server, "it takes no answer"), true;
+  if (!kept) return true;
+  w_.bytes_up += kept->body->size();
+  w_.sender.add(peer, w_.header(held()), Image{.request = resend.request, .round = kept->push.base, .hash = w_.held_hash}, kept->body);
+  return true;
 }
 
 bool ServerRounds::on_pulled(PeerId peer, const FrameHeader& h, const Pulled& pulled) {
@@ -262,6 +300,7 @@ void ServerRounds::on_taken(int64_t, bool ok) {
   assert(request_ && request_->answer);
   const Pulled answer = *request_->answer;
   const PeerId peer = request_->peer;
+  if (ok) kept_.answered(request_->push.request, answer.counted, answer.round);
   request_.reset();
   if (!ok) {
     if (w_.formed_due) return w_.send_formed();

@@ -70,14 +70,15 @@ void ServerRounds::serve_next() {
     round_.apply_ns = w_.clock.now_ns();
     return w_.replica.serve({.round = held(), .examples_after = round_.examples_done});
   }
-  if (enough()) merge();
+  if (enough()) merge(static_cast<int64_t>(w_.trainers()), -1);
 }
 
-void ServerRounds::merge() {
+// `examples_after` < 0: as many more as are merged.
+void ServerRounds::merge(int64_t workers, int64_t examples_after) {
   const ExchangeLayout layout = w_.replica.layout();
   const std::span<std::byte> row = w_.replica.exchange_row(0);
-  ApplyOrder order{.round = held() + 1, .workers = static_cast<int64_t>(w_.trainers())};
-  merge_workers_ = order.workers;
+  ApplyOrder order{.round = held() + 1, .workers = workers};
+  merge_workers_ = workers;
   round_.applying_entry = {.round = order.round, .generation = w_.generation};
   for (Arrival& arrival : merging_) {
     const auto payload = static_cast<ptrdiff_t>(arrival.push.payload);
@@ -90,7 +91,7 @@ void ServerRounds::merge() {
     round_.applying_entry.ranges.insert(round_.applying_entry.ranges.end(), arrival.push.ranges.begin(), arrival.push.ranges.end());
   }
   order.staleness /= static_cast<double>(order.examples);
-  merged_examples_ = round_.examples_done + order.examples;
+  merged_examples_ = examples_after >= 0 ? examples_after : round_.examples_done + order.examples;
   order.examples_after = merged_examples_;
   round_.applying_entry.ranges = joined(std::move(round_.applying_entry.ranges));
   round_.applying = merge_begun_ = true;
@@ -100,6 +101,7 @@ void ServerRounds::merge() {
 
 void ServerRounds::on_served(int64_t round, uint64_t hash, const SharedBytes& reply, bool change) {
   assert(round_.applying && hash != 0);
+  if (redo_.active() && merge_begun_) return on_redone(round, hash, reply, change);
   round_.applying = false;
   if (!change) values_ = reply, values_round_ = round;
   if (!merge_begun_) {
@@ -112,6 +114,7 @@ void ServerRounds::on_served(int64_t round, uint64_t hash, const SharedBytes& re
     round_.examples_done = merged_examples_;
     const std::vector<Arrival> merged = std::exchange(merging_, {});
     w_.events.on_served(round, hash, round_.examples_done, merge_workers_, merged);
+    remember(merged, hash);
     if (w_.state == WorkerCore::State::running) report(merged, hash, reply, change);
     if (!change)
       for (const Arrival& arrival : std::exchange(pulls_, {})) answer(arrival, reply, false, false);
@@ -120,9 +123,21 @@ void ServerRounds::on_served(int64_t round, uint64_t hash, const SharedBytes& re
   serve_next();
 }
 
+void ServerRounds::remember(const std::vector<Arrival>& merged, uint64_t hash) {
+  RedoRound one{.round = held(), .hash = hash, .workers = merge_workers_, .examples_after = round_.examples_done, .shares = {}};
+  for (const Arrival& arrival : merged)
+    one.shares.push_back({.id = arrival.from, .examples = arrival.push.examples, .ranges = joined(arrival.push.ranges)});
+  made_.push_back(std::move(one));
+  if (made_.size() > kMaxRedo) made_.pop_front();
+}
+
+void ServerRounds::on_commit() {
+  while (!made_.empty() && made_.front().round <= w_.committed) made_.pop_front();
+}
+
 // The coordinator books it, the workers go on from it. If the membership has changed meanwhile, the log says it, and no worker waits.
 void ServerRounds::report(const std::vector<Arrival>& merged, uint64_t hash, const SharedBytes& reply, bool change) {
-  Served served{.hash = hash, .discarded = std::exchange(discarded_, 0)};
+  Served served{.hash = hash, .discarded = std::exchange(discarded_, 0), .workers = merge_workers_, .examples_after = round_.examples_done};
   Figures& sum = served.figures;
   for (const Arrival& arrival : merged) {
     const Figures& f = arrival.push.figures;
@@ -162,6 +177,7 @@ void ServerRounds::on_payload_refused(int64_t round, size_t payload) {
   assert(round_.applying && round == held() + 1);
   round_.applying = merge_begun_ = false;
   const std::vector<Arrival> refused = std::exchange(merging_, {});
+  if (redo_.active()) return give_up_redo("a payload is refused that was none before");
   if (w_.formed_due) return w_.send_formed();
   w_.lose_link(refused.at(payload).from, "what it pushed is no payload of this job's codec", true);
 }

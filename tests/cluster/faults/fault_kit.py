@@ -4,7 +4,8 @@ import time
 from harness import Skip
 
 POLICIES = {"allreduce": "allreduce { deadline_ms = 20000 }", "periodic": "periodic { every = 2, deadline_ms = 20000 }",
-            "served": "staleness_aware { every = 2, deadline_ms = 20000, codec = 'int8' }"}
+            "served": "staleness_aware { every = 2, deadline_ms = 20000, codec = 'int8' }",
+            "elastic": "easgd { every = 2, deadline_ms = 20000 }", "downpour": "downpour { every = 2, deadline_ms = 20000 }"}
 
 
 def skip_unless(condition, why):

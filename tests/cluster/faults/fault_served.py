@@ -5,7 +5,7 @@ import signal
 import subprocess
 
 from fault_kit import fault, monotonic, wait_a_moment
-from fault_world import PATIENCE, Failure
+from fault_world import DIGITS, PATIENCE, Failure
 from harness import program
 
 SERVED = ("served",)
@@ -49,7 +49,7 @@ def kill_worker_of_server(world, rng, blows):
 
 @fault("F1", repeat=4, policies=SERVED)
 def kill_server(world, rng, blows):
-    """kill -9 of the server: the run goes on from its last checkpoint, what came after is void, and a worker now and then dies with it."""
+    """kill -9 of the server: its next process makes the same rounds again. A worker now and then dies with it: what it had pushed may be void."""
     world.write_job(**LASTING)
     world.start_alone(3, "--record")
     names = world.coordinator.workers()
@@ -62,18 +62,23 @@ def kill_server(world, rng, blows):
     end_and_replay(world)
 
 
-@fault("F1", repeat=3, policies=SERVED)
+@fault("F1", repeat=6, policies=("served", "elastic", "downpour"))
 def kill_server_early(world, rng, blows):
-    """kill -9 of the server before any checkpoint: what was learnt is learnt again, and the run ends well."""
-    world.write_job(epochs=12, checkpoint="every_epochs = 1000")
+    """kill -9 of the server at 0.3 and 0.6 of a run of one epoch that makes no checkpoint: no round that was committed is lost."""
+    world.examples = 40_000
+    world.write_job(epochs=1, train=DIGITS.format(world.examples, 1), hidden='pg.dense { 512, activation = "relu" },',
+                    checkpoint="every_epochs = 1000")
     world.start_alone(3)
-    for blow in range(blows):
-        world.wait("a part of the run", lambda e, share=0.1 * (blow + 1): e.get("event") == "step" and e.get("progress", 0) > share,
-                   world.events.mark())
+    for share in (0.3, 0.6)[:blows]:
+        world.wait("a part of the run", lambda e, share=share: e.get("event") == "step" and e.get("progress", 0) > share, world.events.mark())
         server = next(n for n in world.coordinator.workers() if "/server/" in n)
-        mark = world.events.mark()
+        mark, struck = world.events.mark(), monotonic()
         os.kill(world.coordinator.workers()[server], signal.SIGKILL)
-        world.wait("rounds that are void", lambda e: e.get("event") == "rounds_voided", mark)
+        line = world.wait("the line that tells how it ended", lambda e, name=server: e.get("event") == "worker_lost" and e.get("worker") == name, mark)
+        world.record_recovery("server killed early", struck, mark, line)
+    wrong = [e for e in world.events.list if e.get("event") in ("rounds_voided", "redo_failed")]
+    if wrong:
+        raise Failure(f"rounds are lost with the server: {wrong}")
 
 
 @fault("F2", repeat=3, policies=SERVED)
