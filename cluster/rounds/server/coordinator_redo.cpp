@@ -1,4 +1,4 @@
-// What a server has made lives in its process alone. So the coordinator keeps an image of it, remembers what each round since was made of,
+// The state of a server lives in its process alone. So the coordinator keeps an image of it, remembers what each round since was made of,
 // and the workers keep what they pushed: when the server dies, its next process makes the same rounds again, to the bit, and nothing that is
 // committed is lost. No byte more crosses the network for it; the image goes from the server to the launcher, which are on one machine.
 #include <algorithm>
