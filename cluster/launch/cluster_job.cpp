@@ -164,6 +164,12 @@ void ClusterJob::check_steps(const Trainer& probe, bool on_gpus) const {
 void ClusterJob::check_repeats(const Trainer& probe) const {
   const bool lines = probe.optimizer().minimizer() != nullptr, turns = objective_count(job) > 0;
   if (!lines && (!turns || !policy.synchronous(0))) return;
+  if (!probe.shape().carried().empty())
+    throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": network",
+                                              .what = "carries '" + probe.shape().carried()[0].name +
+                                                      "' from batch to batch, and a step of several sums would carry it several times",
+                                              .got = "a cluster",
+                                              .expected = "one process"}));
   if (policy.what == Policy::What::gradient && policy.synchronous(1) && !policy.served && !policy.coded() && policy.outer.empty()) return;
   const std::string what = lines
                                ? std::string("'") + probe.optimizer().type() + "' searches along lines, and so adds up gradients and losses"
