@@ -17,7 +17,8 @@ namespace perigee {
 namespace {
 
 constexpr size_t kMostSettings = 200, kMostClasses = 40;
-constexpr double kSecondsPerNumber = 4e-9, kSecondsAtLeast = 2e-4;  // a first guess, which the first time corrects
+// First guesses, which the first time corrects.
+constexpr double kSecondsPerNumber = 4e-9, kSecondsAtLeast = 2e-4, kSecondsPerExample = 2e-3;
 
 const Json& inside(const Json& json, const char* key) {
   static const Json kNone;
@@ -111,38 +112,47 @@ void TensorboardLog::settings(Trainer& trainer) {
   writer_.settings(settings);
 }
 
-bool TensorboardLog::is_due(const Trainer& trainer, double seconds) const {
+bool TensorboardLog::affordable(double cost, double seconds) const {
   if (options_.histograms >= 1) return true;
-  if (options_.histograms <= 0 || (epochs_ - 1) % (int64_t{1} << std::min<int64_t>(times_ / kOften, 40)) != 0) return false;
+  return options_.histograms > 0 && spent_ + cost <= options_.histograms * seconds;
+}
+
+// Seldom where epochs are many.
+bool TensorboardLog::is_due(const Trainer& trainer, double seconds) const {
+  if (options_.histograms < 1 && (epochs_ - 1) % (int64_t{1} << std::min<int64_t>(times_ / kOften, 40)) != 0) return false;
   const auto steps = static_cast<double>(std::max<int64_t>(trainer.position().step - trainer.origin().step, 1));
   const double numbers = 2 * static_cast<double>(trainer.shape().params().parameter_elements());
-  const double cost = times_ > 0 ? last_cost_ : seconds / steps + kSecondsPerNumber * numbers + kSecondsAtLeast;
-  return spent_ + cost <= options_.histograms * seconds;
+  return affordable(times_ > 0 ? numbers_cost_ : seconds / steps + kSecondsPerNumber * numbers + kSecondsAtLeast, seconds);
+}
+
+template <class Work>
+double TensorboardLog::timed(Work work) {
+  const Stopwatch watch;
+  quietly(work);
+  const double cost = watch.seconds();
+  spent_ += cost;
+  return cost;
 }
 
 void TensorboardLog::after_epoch(Trainer& trainer, const Json& evaluation, double seconds) {
   ++epochs_;
   if (!is_due(trainer, seconds)) return;
-  const Stopwatch watch;
-  const bool first = times_ == 0;
-  quietly([&] {
-    if (first) examples(trainer);
-    confusion(evaluation, trainer.position().step);
+  numbers_cost_ = timed([&] {
     parameters(trainer);
     gradients(trainer);
-    writer_.flush();
   });
   ++times_;
-  last_cost_ = watch.seconds();
-  spent_ += last_cost_;
+  if (!shown_ && affordable(kSecondsPerExample * static_cast<double>(options_.images), seconds)) {
+    timed([&] { examples(trainer); });
+    shown_ = true;
+  }
+  if (affordable(matrix_cost_, seconds)) matrix_cost_ = timed([&] { confusion(evaluation, trainer.position().step); });
+  writer_.flush();
 }
 
 void TensorboardLog::end(Trainer& trainer) {
   if (options_.histograms <= 0 || times_ > 0) return;
-  quietly([&] {
-    examples(trainer);
-    parameters(trainer);
-  });
+  quietly([&] { parameters(trainer); });
   ++times_;
 }
 

@@ -23,10 +23,10 @@ class TensorboardLog {
   TensorboardLog(const Job& job, TensorboardWriter& writer) : options_(log_options(job)), writer_(writer) {}
 
   void begin(Trainer& trainer);
-  // Between two steps, after the run has trained for so long. `evaluation`: the last result of Trainer::evaluate, or null. Nothing is written where
-  // it would take more of the time than the job allows.
+  // Between two steps, after the run has trained for so long. `evaluation`: the last result of Trainer::evaluate, or null. Left out is what
+  // would take more of the time than the job allows.
   void after_epoch(Trainer& trainer, const Json& evaluation, double seconds);
-  // A run that was too short for after_epoch() to write anything has its numbers at the end.
+  // A run that was too short for after_epoch() to write anything has its parameters at the end.
   void end(Trainer& trainer);
 
  private:
@@ -40,17 +40,20 @@ class TensorboardLog {
   void take_batch(Trainer& trainer);
   void gradients(Trainer& trainer);
   void histograms_of(const Trainer& trainer, const char* what, const std::byte* block, double scale);
+  bool affordable(double cost, double seconds) const;
   bool is_due(const Trainer& trainer, double seconds) const;
+  template <class Work>
+  double timed(Work work);
   template <class Work>
   void quietly(Work work);
 
   LogOptions options_;
   TensorboardWriter& writer_;
-  Batch batch_;                        // whose gradient is shown
-  const Trainer* read_for_ = nullptr;  // that batch
-  double spent_ = 0, last_cost_ = 0;   // seconds
+  Batch batch_;                                              // whose gradient is shown
+  const Trainer* read_for_ = nullptr;                        // that batch
+  double spent_ = 0, numbers_cost_ = 0, matrix_cost_ = .05;  // seconds: in all, and of the last time
   int64_t epochs_ = 0, times_ = 0;
-  bool warned_ = false;
+  bool shown_ = false, warned_ = false;  // shown: the examples
 };
 
 }  // namespace perigee
