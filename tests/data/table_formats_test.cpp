@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "src/core/error.h"
+#include "src/data/table/columnar/records/mds.h"
 #include "src/data/table/table_file.h"
 #include "src/io/archive/zip.h"
 #include "src/io/codec/compress.h"
@@ -187,6 +188,46 @@ TEST(TableFormats, LmdbAndWebDatasetReadTheirRecords) {
   EXPECT_EQ(cell_text(samples.columns[0], samples.schema.columns[0], 1), "class1/0001");
   EXPECT_EQ(samples.columns[1].whole[1], 1);
   EXPECT_EQ(samples.columns[4].text(0), "text 0");
+}
+
+// --- Damage --------------------------------------------------------------------------------------------------------------------
+
+// Bytes that are changed, and files that are cut short: what is accepted has columns as long as its rows, the rest is an Error of the data.
+TEST(TableFormats, DamageIsAnError) {
+  NEEDS_ORACLES();
+  constexpr std::pair<const char*, const char*> kFiles[] = {
+      {"table.sqlite", ""},      {"arrays.h5", "i64_gzip_shuffle"}, {"arrays.h5", "names"}, {"book.xlsx", ""},
+      {"examples.tfrecord", ""}, {"samples-000000.tar", ""},        {"records.lmdb", ""},   {"mds/shard.00001.mds", ""}};
+  for (const auto& [name, part] : kFiles) {
+    SCOPED_TRACE(name);
+    const Bytes whole = read_file(folder + name);
+    size_t refused = 0;
+    uint64_t state = 1;
+    const auto draw = [&](uint64_t below) { return state = state * 6364136223846793005 + 1442695040888963407, (state >> 33) % below; };
+    for (int turn = 0; turn < 300; ++turn) {
+      Bytes bytes = whole;
+      if (turn % 10 == 0) bytes.resize(draw(whole.size()));
+      // Most of the heads, where sizes and places stand.
+      for (uint64_t i = 0; !bytes.empty() && i < 1 + draw(4); ++i)
+        bytes[draw(draw(2) == 0 ? std::min<uint64_t>(bytes.size(), 512) : bytes.size())] = static_cast<std::byte>(draw(256));
+      try {
+        const auto file =
+            std::string_view(name).ends_with(".mds") ? open_mds_shard(name, as_text(bytes)) : open_columnar_content(name, part, bytes);
+        if (file == nullptr) continue;
+        for (int64_t chunk = 0; chunk < std::min<int64_t>(file->chunks(), 4); ++chunk)
+          for (size_t c = 0; c < file->schema().columns.size(); ++c) {
+            const size_t one[] = {c};
+            if (!file->refusal(c).empty()) continue;
+            const Frame frame = file->read(chunk, one);
+            ASSERT_EQ(frame.columns.at(0).size(), frame.rows);
+          }
+      } catch (const Error& error) {
+        ++refused;
+        ASSERT_TRUE(error.kind() == ErrorKind::data || error.kind() == ErrorKind::resources) << error.what();
+      }
+    }
+    EXPECT_GE(refused, 20u);
+  }
 }
 
 // --- Texts ---------------------------------------------------------------------------------------------------------------------
