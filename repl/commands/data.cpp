@@ -49,7 +49,8 @@ void declare(CLI::App& app) {
   app.add_flag("--json", options.json, "analyse and quality: the results as JSON");
   app.add_option("--threads", options.threads, "how many read; the default is one for each core. Results have the same bits for any number")
       ->check(CLI::Range(1, 64));
-  app.add_flag("--encoded", options.encoded, "prepare: pictures stay as their files are, and are decoded when they are read");
+  app.add_flag("--encoded", options.encoded,
+               "prepare: pictures and recordings stay as their files are, and are decoded when they are read");
   app.add_option("--compress", options.compress, "prepare: the level of Zstandard, 1 to 19; the default, 0, does not compress")
       ->check(CLI::Range(0, 19));
   app.add_option("--shard-records", options.shard_records, "prepare: records in each file; the default is what fits 256 MiB")

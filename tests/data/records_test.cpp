@@ -157,6 +157,20 @@ TEST(Records, GoOnAfterAKill) {
             std::string::npos);
 }
 
+TEST(Records, KeepRecordingsAsTheirFilesAre) {
+  const TemporaryFolder folder;
+  const Json description = source_examples(folder.path()).at("audio");
+  const SourcePtr source = open(description, folder.path());
+  for (const int level : {0, 9}) {
+    const std::string out = folder / ("sound" + std::to_string(level));
+    prepare_records(*source, description, out, {.level = level, .encoded = true});
+    const SourcePtr found = open_folder(out);
+    EXPECT_TRUE(found->traits().fixed);
+    expect_same(*source, *found);
+  }
+  EXPECT_NE(message_of([&] { open_folder(folder / "sound0", R"(,"size":3)"); }).find("these records hold recordings"), std::string::npos);
+}
+
 TEST(Records, KeepPicturesAsTheirFilesAre) {
   const TemporaryFolder folder;
   source_examples(folder.path());

@@ -1,4 +1,4 @@
-// Sources whose first field is made from encoded bytes, such as the files of pictures: who stores examples may keep these as they are.
+// Sources whose first field is made from encoded bytes, such as the files of pictures and recordings: who stores examples may keep these as they are.
 #pragma once
 
 #include <span>

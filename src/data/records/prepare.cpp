@@ -76,7 +76,7 @@ class Preparation {
       throw Error(ErrorKind::usage, {.where = kWhere,
                                      .what = "the examples of this source are not made of encoded files",
                                      .got = source.traits().description,
-                                     .expected = "images",
+                                     .expected = "images or audio",
                                      .hint = "leave out --encoded"});
     expect_same_in_each_epoch();
     choose_sizes();

@@ -7,13 +7,14 @@
 #include <cstring>
 #include <set>
 
+#include "src/data/records/encoded.h"
+#include "src/data/sound/decoder.h"
 #include "src/data/sound/rated.h"
 #include "src/data/sound/sound_source.h"
 #include "src/io/archive/tar.h"
 #include "src/io/codec/compress.h"
 #include "src/io/confined.h"
 #include "src/io/csv.h"
-#include "src/io/sound/resample.h"
 #include "src/io/sound/sound.h"
 
 namespace perigee {
@@ -55,7 +56,7 @@ struct Form {
 
 int64_t steps_at(const SoundInfo& info, int64_t rate) { return (info.frames * rate + info.rate - 1) / info.rate; }
 
-class AudioSource : public DataSource, public RatedSource {
+class AudioSource : public DataSource, public RatedSource, public EncodedSource {
  public:
   AudioSource(Files files, Form form) : files_(std::move(files)), form_(std::move(form)) {
     fields_.push_back({.name = "x", .dtype = Dtype::f32, .shape = {form_.channels, form_.steps}});
@@ -75,57 +76,30 @@ class AudioSource : public DataSource, public RatedSource {
   }
 
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
-    // Their memory serves the thread's next recording.
     thread_local Bytes memory;
-    thread_local Sound sound;
-    thread_local std::vector<float> mixed;
     const File& file = files_.files[static_cast<size_t>(key.index)];
-    const std::string& path = file.path;
-    const auto bytes = files_.content(file, memory);
-    const Resampler* resampler = nullptr;
-    const auto wanted = [&](const SoundInfo& info) {
-      if (info.rate != form_.rate) resampler = &resampler_from(info.rate, path);
-      return resampler ? resampler->input_frames(form_.steps) : form_.steps;
-    };
-    decode_sound(bytes, path, std::ref(wanted), sound);  // by reference: a copy would allocate
-    if (form_.channels != 1 && form_.channels != sound.channels)
-      throw Error(ErrorKind::data, {.where = path,
-                                    .what = "the recording has another number of channels",
-                                    .got = std::to_string(sound.channels),
-                                    .expected = std::to_string(form_.channels),
-                                    .hint = "channels = 1 mixes them"});
-    const int64_t steps = std::min(form_.steps, resampler ? resampler->output_frames(sound.frames) : sound.frames);
-    auto* to = reinterpret_cast<float*>(slots[0]);
-    for (int64_t c = 0; c < form_.channels; ++c, to += form_.steps) {
-      mixed.resize(static_cast<size_t>(sound.frames));
-      mix(sound, c, mixed.data());
-      if (resampler) resampler->apply(mixed, {to, static_cast<size_t>(steps)});
-      else std::copy(mixed.begin(), mixed.begin() + steps, to);
-      std::fill(to + steps, to + form_.steps, 0.f);
-    }
-    size_t slot = 1;
-    if (form_.lengths) std::memcpy(slots[slot++], &steps, sizeof steps);
-    if (!form_.classes.empty()) std::memcpy(slots[slot], &file.number, sizeof file.number);
+    decode(file, files_.content(file, memory), reinterpret_cast<float*>(slots[0]), slots);
+  }
+
+  // The length of a recording is known once it is decoded.
+  void encoded(int64_t index, Bytes& bytes, std::span<std::byte* const> slots) const override {
+    thread_local Bytes memory;
+    thread_local std::vector<float> decoded;
+    const File& file = files_.files[static_cast<size_t>(index)];
+    const auto content = files_.content(file, memory);
+    bytes.assign(content.begin(), content.end());
+    decoded.resize(static_cast<size_t>(form_.channels * form_.steps));
+    decode(file, content, decoded.data(), slots);
   }
 
  private:
-  void mix(const Sound& sound, int64_t channel, float* out) const {
-    const int64_t count = sound.channels, first = form_.channels == 1 ? 0 : channel, last = form_.channels == 1 ? count - 1 : channel;
-    for (int64_t i = 0; i < sound.frames; ++i) {
-      float sum = 0;
-      for (int64_t c = first; c <= last; ++c) sum += sound.samples[static_cast<size_t>(i * count + c)];
-      out[i] = sum / static_cast<float>(last - first + 1);
-    }
-  }
-
-  const Resampler& resampler_from(int64_t rate, const std::string& path) const {
-    thread_local int64_t from = 0, to = 0;
-    thread_local Resampler resampler;
-    if (from != rate || to != form_.rate) {
-      resampler = Resampler(rate, form_.rate, path);
-      from = rate, to = form_.rate;
-    }
-    return resampler;
+  // Into `to`, and what is known beside it into the slots from the second on.
+  void decode(const File& file, std::span<const std::byte> bytes, float* to, std::span<std::byte* const> slots) const {
+    const SoundDecoder decoder{.rate = form_.rate, .channels = form_.channels, .steps = form_.steps};
+    const int64_t steps = decoder.decode(bytes, file.path, to);
+    size_t slot = 1;
+    if (form_.lengths) std::memcpy(slots[slot++], &steps, sizeof steps);
+    if (!form_.classes.empty()) std::memcpy(slots[slot], &file.number, sizeof file.number);
   }
 
   Files files_;

@@ -1,13 +1,15 @@
 // {"type": "records", "folder": "out/train"}: what `perigee data prepare` has written, mapped into memory. Pictures that were kept as they were
-// are decoded by the options of `images`.
+// are decoded by the options of `images`, recordings as they were prepared.
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <optional>
 
 #include "src/data/records/record_set.h"
+#include "src/data/sound/decoder.h"
 #include "src/data/sound/rated.h"
 #include "src/data/sources/picture_options.h"
 
@@ -30,8 +32,8 @@ struct CachedBlock {
 
 class RecordsSource : public DataSource, public RatedSource {
  public:
-  RecordsSource(RecordSet set, Json fitted, std::optional<PictureDecoder> decoder)
-      : set_(std::move(set)), fitted_(std::move(fitted)), decoder_(std::move(decoder)) {
+  RecordsSource(RecordSet set, Json fitted, std::optional<PictureDecoder> decoder, std::optional<SoundDecoder> sound)
+      : set_(std::move(set)), fitted_(std::move(fitted)), decoder_(std::move(decoder)), sound_(sound) {
     for (const StoredField& stored : set_.fields.fields) fields_.push_back(stored.field);
     if (decoder_) fields_[0].shape = decoder_->shape();
     count_blocks();
@@ -41,7 +43,7 @@ class RecordsSource : public DataSource, public RatedSource {
   double rate() const override { return set_.rate; }
   const std::vector<Field>& fields() const override { return fields_; }
   SourceTraits traits() const override {
-    const bool direct = !any_compressed_ && !decoder_;
+    const bool direct = !any_compressed_ && !decoder_ && !sound_;
     return {.description = "records (" + std::to_string(set_.records) + " examples, " + set_.folder + ")",
             .fitted = fitted_,
             .cheap = direct,
@@ -71,10 +73,15 @@ class RecordsSource : public DataSource, public RatedSource {
       cached.block = number;
       take(found, row, key, slots, &encoded);
     }
-    if (decoder_) decoder_->decode(encoded, place(key.index), key, reinterpret_cast<float*>(slots[0]));
+    if (decoder_ || sound_) decode(encoded, key, slots[0]);
   }
 
  private:
+  void decode(std::span<const std::byte> piece, const ReadKey& key, std::byte* to) const {
+    if (sound_) sound_->decode(piece, place(key.index), reinterpret_cast<float*>(to));
+    else decoder_->decode(piece, place(key.index), key, reinterpret_cast<float*>(to));
+  }
+
   void count_blocks() {
     size_t largest = 1;
     int64_t blocks = 0;
@@ -103,7 +110,7 @@ class RecordsSource : public DataSource, public RatedSource {
       }
       const std::span<const std::byte> piece = block.piece(row, stored.offset);
       if (encoded != nullptr) encoded->assign(piece.begin(), piece.end());
-      else decoder_->decode(piece, place(key.index), key, reinterpret_cast<float*>(slots[i]));
+      else decode(piece, key, slots[i]);
     }
   }
 
@@ -125,12 +132,26 @@ class RecordsSource : public DataSource, public RatedSource {
   RecordSet set_;
   Json fitted_;
   std::optional<PictureDecoder> decoder_;
+  std::optional<SoundDecoder> sound_;
   std::vector<Field> fields_;
   int64_t blocks_per_shard_ = 0;
   bool any_compressed_ = false;
   size_t cached_ = 1;
   std::unique_ptr<CachedBlock[]> cache_;
 };
+
+// The recordings' form is that of the field; none where the records hold pictures.
+std::optional<SoundDecoder> sound_decoder(const RecordSet& set) {
+  const Json* source = &set.prepared;
+  while (const Json* inner = source->find("source")) source = inner;
+  const Json* type = source->find("type");
+  if (!set.fields.fields[0].encoded || type == nullptr || !type->is_string() || type->as_string() != "audio") return std::nullopt;
+  const Field& x = set.fields.fields[0].field;
+  if (x.shape.rank() != 2 || x.shape.elements() == 0 || set.rate < 1)
+    throw Error(ErrorKind::data,
+                {.where = set.folder, .what = "the records of recordings do not say their rate and length", .got = x.shape.text()});
+  return SoundDecoder{.rate = std::llround(set.rate), .channels = x.shape[0], .steps = x.shape[1]};
+}
 
 // The options that the pictures' source had, with those of this one instead where it has them.
 Json picture_options(const Config& config, const RecordSet& set) {
@@ -159,15 +180,17 @@ void expect_classes(const Config& config, const RecordSet& set) {
 SourcePtr open(const Config& config, const std::string& folder) {
   RecordSet set = records::open_records(path_in(folder, config.string("folder")));
   std::optional<PictureDecoder> decoder;
+  const std::optional<SoundDecoder> sound = sound_decoder(set);
   Json prepared = set.prepared;
-  if (set.fields.fields[0].encoded) {
+  if (set.fields.fields[0].encoded && !sound) {
     const Json options = picture_options(config, set);
     decoder.emplace(Config(options, config.where(), ErrorKind::data));
     for (const auto& [key, value] : options.as_object()) prepared.set(key, value);
   } else {
     for (const Option& option : kPictureOptions)
       if (config.has(option.name))
-        config.fail(option.name, "is of pictures, and these records hold arrays", "", "",
+        config.fail(option.name,
+                    sound ? "is of pictures, and these records hold recordings" : "is of pictures, and these records hold arrays", "", "",
                     "`perigee data prepare --encoded` keeps pictures as they are");
   }
   for (size_t i = 1; i < set.fields.fields.size(); ++i)
@@ -177,7 +200,7 @@ SourcePtr open(const Config& config, const std::string& folder) {
     expect_classes(config, set);
     fitted = *config.raw("fitted");
   }
-  return std::make_shared<RecordsSource>(std::move(set), std::move(fitted), std::move(decoder));
+  return std::make_shared<RecordsSource>(std::move(set), std::move(fitted), std::move(decoder), sound);
 }
 
 constexpr const char* kPositional[] = {"folder"};
