@@ -4,8 +4,8 @@
 #include <cassert>
 #include <cstring>
 
-#include "cluster/codec/momentum.h"
-#include "cluster/codec/zstd.h"
+#include "cluster/codec/wrapped/momentum.h"
+#include "cluster/codec/wrapped/zstd.h"
 #include "kernels/half.h"
 
 namespace perigee {

@@ -1,4 +1,4 @@
-// What is not zero, in 32 bits each: of the gradient of an embedding only the rows that were read travel. Nothing is lost, so that with feedback
+// Values that are not zero, in 32 bits each: of the gradient of an embedding only the rows that were read travel. Nothing is lost, so that with feedback
 // nothing is ever left over.
 // A segment is cut into blocks of kBlock elements (the last may be shorter), and a block is sent where one of its bits is set.
 //   variant 0: the number of runs of such blocks, 8 bytes; for each run two gaps (kernels/gaps.h): blocks that are left out, blocks that are sent,
@@ -28,7 +28,7 @@ class NonzeroCodec final : public Codec {
   explicit NonzeroCodec(const CodecSetup& setup) : Codec(setup) {}
 
   size_t bound(const CodecSegment& segment) const override { return kPayloadHeader + bytes_of(segment.count); }
-  // What will be zero is not known here.
+  // Which ones will be zero is not known here.
   double bits_per_element(const CodecSegment&) const override { return 32; }
 
  protected:

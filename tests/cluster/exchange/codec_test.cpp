@@ -276,7 +276,7 @@ TEST(Codec, EveryFlippedBitIsHarmless) {
     }
 }
 
-// Of a table of 128 rows of 32, three were read.
+// Three rows were read of a table of 128 rows of 32.
 TEST(Codec, NonzeroSendsWhatIsThere) {
   const CodecSegment segment{0, 4096, 0};
   Trial trial(R"({"type": "nonzero"})", segment);

@@ -1,10 +1,10 @@
 // Size: 16 + 8 + what zstd makes of the inner payload, or the payload itself where that is shorter.
-#include "cluster/codec/zstd.h"
+#include "cluster/codec/wrapped/zstd.h"
 
 #include <cassert>
 #include <cstring>
 
-#include "cluster/codec/wrapped_codec.h"
+#include "cluster/codec/wrapped/wrapped_codec.h"
 #include "src/io/module.h"
 
 namespace perigee {

@@ -1,11 +1,11 @@
-#include "cluster/codec/momentum.h"
+#include "cluster/codec/wrapped/momentum.h"
 
 #include <algorithm>
 #include <cassert>
 #include <cmath>
 
 #include "cluster/codec/sparse.h"
-#include "cluster/codec/wrapped_codec.h"
+#include "cluster/codec/wrapped/wrapped_codec.h"
 #include "kernels/block_math.h"
 #include "kernels/half.h"
 
