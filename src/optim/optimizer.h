@@ -91,7 +91,7 @@ class Optimizer {
   void update(Range range, void* parameters, const void* gradient, void* const* slots) const;
   // The same with a gradient of which only `chunk` is there.
   void update_chunk(Range chunk, void* parameters, const void* chunk_gradient, void* const* slots) const;
-  // What a step does to elements of one window whose gradient is zero, by the numbers that params() gave in that step. `zeros`: as many as the
+  // Does what a step does to elements of one window whose gradient is zero, by the numbers that params() gave in that step. `zeros`: as many as the
   // range has elements.
   void replay(size_t window, const UpdateParams& params, Range range, void* parameters, const void* zeros, void* const* slots) const;
   // Whether this step leaves a parameter of 1 with states of `state` as they are where the gradient is zero.

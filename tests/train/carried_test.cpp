@@ -177,5 +177,12 @@ TEST_F(CarriedState, SaysWhatIsWrong) {
   EXPECT_HAS(refusal(ErrorKind::usage, on_gpu), "device = \"cpu\"");
 }
 
+TEST_F(CarriedState, ABatchHasEachStreamOnce) {
+  Trainer carrying = trainer(job(kCarrying));
+  Batch batch = carrying.next_batch();
+  batch.position = 1;
+  EXPECT_HAS(refusal(ErrorKind::usage, [&] { carrying.step(batch); }), "a batch of streams has examples of two of their steps");
+}
+
 }  // namespace
 }  // namespace perigee

@@ -204,7 +204,7 @@ class Backward {
     for (size_t i = 0; i < shared_flows_.size(); ++i) body_->output("s" + std::to_string(i), shared_flows_[i].second);
   }
 
-  // What the forward loop gives as results need not be computed once more where its value is wanted.
+  // Results of the forward loop need not be computed once more where its value is wanted.
   void read_results() {
     std::map<ValueId, int> known;
     for (int i = 0; i < forward_.results; ++i) {

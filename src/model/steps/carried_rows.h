@@ -35,7 +35,7 @@ class CarriedRows {
   // The most steps that a row has read; 0 where none are counted. Error(usage) where it is a number that no session reaches: states may come
   // from outside.
   int64_t steps_read() const;
-  // What was taken since the last commit; of a ring there is none.
+  // The values taken since the last commit; a ring has none.
   std::span<std::byte> next(size_t i) const { return {next_[i].data(), next_[i].bytes()}; }
   size_t row_bytes(size_t i) const { return now_[i].bytes() / static_cast<size_t>(rows_); }
   int64_t rows() const { return rows_; }

@@ -41,7 +41,7 @@ class StepModel {
   // One step of every row: `x` [rows, ...], `kept` what keep() made of the memory. The result is valid until the next call. The caller sees to
   // turns.
   const View& step(CarriedRows& state, const void* x, std::span<const Storage> kept = {});
-  // What steps need of a memory: [rows, ...] of each of memory(), contiguous. As step(), the caller sees to turns.
+  // Computes what steps need of a memory: [rows, ...] of each of memory(), contiguous. As step(), the caller sees to turns.
   void keep(std::span<const void* const> memory, std::vector<Storage>* kept);
 
  private:
@@ -61,7 +61,7 @@ class StepModel {
   int64_t rows_;
   PlanRun* run_ = nullptr;
   int input_ = -1, output_ = -1;
-  // Of a model with a memory: two plans of its own.
+  // A model with a memory has two plans of its own.
   struct Bound;
   void cut(const std::vector<std::string>& layers);
   std::vector<NetworkInput> memory_inputs_;

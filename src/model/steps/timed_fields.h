@@ -25,7 +25,7 @@ std::optional<TimedFields> timed_fields(const ModelSpec& spec);
 // `spec` where each of the timed fields has `steps` steps.
 ModelSpec with_steps(ModelSpec spec, int64_t steps);
 
-// Of a session: the input that is read step by step, which is the last one with as many steps as the output; -1: none is. Others are there from
+// The input that a session reads step by step, which is the last one with as many steps as the output; -1: none is. Others are there from
 // the beginning.
 int stepped_input(const ModelSpec& spec, const Shape& output);
 

@@ -1,4 +1,4 @@
-// What rows carry from step to step (src/nn/carried.h), on one GPU: where a step's plan reads it, and what takes its place when the step is done.
+// Values that rows carry from step to step (src/nn/carried.h), on one GPU: where a step's plan reads it, and what takes its place when the step is done.
 // The addresses stay, so that captured graphs may know them. Of several GPUs each has all rows and uses its own.
 #pragma once
 
@@ -17,7 +17,7 @@ class DeviceRows {
   static size_t bytes_for(const std::vector<CarriedSpec>& specs, int64_t rows);
 
   void bind(PlanRun& run, int64_t first) const;  // inputs of a plan that begins with row `first`
-  // What the plan computed, as copies to where the next step reads it.
+  // Adds what the plan computed, as copies to where the next step reads it.
   void add_commits(const PlanRun& run, int64_t first, StepAccess* access, std::vector<CudaCommit>* commits) const;
   void clear(int64_t first, int64_t count);  // queued
   // Waits.

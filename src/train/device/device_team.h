@@ -33,7 +33,7 @@ class DeviceTeam {
   void host_changed_states();
   void host_changed_slots();
 
-  // What rows carry, of a network whose rows do: each GPU has that of its own.
+  // Copies what rows carry, where they do: each GPU has that of its own.
   void rows_to_host(CarriedRows& rows);
   void rows_to_device(const CarriedRows& rows);
 

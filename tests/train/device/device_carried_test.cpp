@@ -4,6 +4,7 @@
 
 #include "src/model/steps/carried_rows.h"
 #include "src/run/checkpoint.h"
+#include "tests/core/refusal.h"
 #include "tests/io/temporary.h"
 #include "tests/train/lanes.h"
 #include "tests/train/networks.h"
@@ -81,6 +82,13 @@ TEST_F(CarriedOnDevice, HasTheBitsOfAsManyThreadsOnTwoDevices) {
   Trainer team(job(kRows / 2, R"({"deterministic": true})"), {.backend = Backend::cuda, .devices = {0, 1}});
   Trainer threads(job(kRows), {.threads = 2, .backend = Backend::ref, .sub_batch = 1000});
   expect_same(team, threads, 8);
+}
+
+TEST_F(CarriedOnDevice, RefusesRowsThatAreUpdatedLazily) {
+  Job lazy = job(kRows);
+  lazy.set("network.0.rows", "lazy");
+  EXPECT_HAS(refusal(ErrorKind::model, [&] { Trainer device(lazy, {.backend = Backend::cuda}); }),
+             "are updated lazily by the threads of a host");
 }
 
 }  // namespace
