@@ -7,9 +7,9 @@
 #include "lua/state.h"
 #include "lua/tensor.h"
 #include "src/core/cores.h"
-#include "src/vectors/kmeans.h"
-#include "src/vectors/neighbour_index.h"
-#include "src/vectors/tsne.h"
+#include "src/vectors/rows/kmeans.h"
+#include "src/vectors/rows/neighbour_index.h"
+#include "src/vectors/rows/tsne.h"
 
 namespace perigee {
 namespace {

@@ -5,7 +5,7 @@
 #include "lua/tensor.h"
 #include "src/core/cores.h"
 #include "src/io/codec/compress.h"
-#include "src/run/stored_vectors.h"
+#include "src/run/vectors/stored_vectors.h"
 #include "src/vectors/files/vector_file.h"
 #include "src/vectors/trained_vectors.h"
 #include "src/vectors/vector_tests.h"

@@ -6,13 +6,13 @@
 #include <cstdio>
 
 #include "repl/commands/command.h"
-#include "repl/commands/vectors/vector_runs.h"
+#include "repl/commands/train/vector_runs.h"
 #include "repl/signals.h"
 #include "src/core/cores.h"
 #include "src/io/codec/compress.h"
-#include "src/run/stored_vectors.h"
+#include "src/run/vectors/stored_vectors.h"
 #include "src/vectors/files/vector_file.h"
-#include "src/vectors/neighbour_index.h"
+#include "src/vectors/rows/neighbour_index.h"
 #include "src/vectors/trained_vectors.h"
 #include "src/vectors/vector_tests.h"
 

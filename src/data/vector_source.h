@@ -3,7 +3,7 @@
 #pragma once
 
 #include "src/data/source.h"
-#include "src/vectors/vector_corpus.h"
+#include "src/vectors/jobs/vector_corpus.h"
 
 namespace perigee {
 

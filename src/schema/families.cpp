@@ -12,7 +12,7 @@
 #include "src/optim/optimizer_def.h"
 #include "src/optim/regularizer.h"
 #include "src/optim/schedule.h"
-#include "src/vectors/neighbour_index.h"
+#include "src/vectors/rows/neighbour_index.h"
 #include "src/vectors/vector_options.h"
 
 namespace perigee {

@@ -8,7 +8,7 @@
 
 #include "src/data/vector_source.h"
 #include "src/train/step_engine.h"
-#include "src/vectors/vector_course.h"
+#include "src/vectors/jobs/vector_course.h"
 
 namespace perigee {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/vectors/vector_corpus.h"
+#include "src/vectors/jobs/vector_corpus.h"
 #include "src/vectors/vector_training.h"
 #include "src/vectors/word_vectors.h"
 

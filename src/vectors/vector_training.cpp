@@ -6,9 +6,9 @@
 
 #include "src/core/host_isa.h"
 #include "src/core/thread_team.h"
+#include "src/vectors/jobs/vector_course.h"
 #include "src/vectors/progress_clock.h"
 #include "src/vectors/subwords_of.h"
-#include "src/vectors/vector_course.h"
 
 namespace perigee {
 namespace {

@@ -2,7 +2,7 @@
 local pg = require "perigee"
 local queries, count = 2000, 10
 
-local v = pg.load_vectors(vectors)
+local v = pg.load_vectors(rawget(_G, "vectors"))
 local x = v:matrix()
 local q = x[{ { 1, queries } }]
 

@@ -56,7 +56,7 @@ TEST(KeyedVectors, ComeBackAsTheyWere) {
 }
 
 TEST(KeyedVectors, NothingIsCarriedOut) {
-  // What pickle would run: os.system("false").
+  // A pickle that would run os.system("false").
   EXPECT_NE(refusal(std::string_view("\x80\x04"
                                      "cos\nsystem\nX\x05\0\0\0false\x85R.",
                                      31))

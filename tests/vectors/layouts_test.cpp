@@ -6,8 +6,8 @@
 #include <set>
 
 #include "src/core/error.h"
-#include "src/vectors/kmeans.h"
-#include "src/vectors/tsne.h"
+#include "src/vectors/rows/kmeans.h"
+#include "src/vectors/rows/tsne.h"
 
 namespace perigee {
 namespace {

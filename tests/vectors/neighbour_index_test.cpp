@@ -1,5 +1,5 @@
 // Indexes against looking at every row.
-#include "src/vectors/neighbour_index.h"
+#include "src/vectors/rows/neighbour_index.h"
 
 #include <gtest/gtest.h>
 

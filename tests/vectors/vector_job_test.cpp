@@ -1,5 +1,5 @@
 // Word vectors as a job: steps, checkpoints, and what has no part in them.
-#include "src/vectors/vector_job.h"
+#include "src/vectors/jobs/vector_job.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "src/core/error.h"
 #include "src/io/file.h"
 #include "src/run/checkpoint.h"
-#include "src/run/stored_vectors.h"
+#include "src/run/vectors/stored_vectors.h"
 
 namespace perigee {
 namespace {

@@ -310,8 +310,8 @@ function module.word_vectors(options)
   return vectors
 end
 
----Vectors from a file: word2vec's binary and text, GloVe's text, fastText's .vec and .bin, gensim's .kv, Deeplearning4j's ZIP, also compressed; or from
----the folder of a run that trained a job of `perigee vectors job`.
+---Vectors from a file: word2vec's binary and text, GloVe's text, fastText's .vec and .bin, gensim's .kv, Deeplearning4j's ZIP, also compressed; or
+---from the folder of a run that trained a job of `perigee vectors job`.
 ---@param file string
 ---@return perigee.WordVectors
 function module.load_vectors(file)

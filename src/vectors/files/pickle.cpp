@@ -9,7 +9,7 @@
 namespace perigee {
 namespace {
 
-// Of pickletools.py, by their bytes.
+// The operations of pickletools.py, by their bytes.
 enum Op : uint8_t {
   kMark = '(',
   kStop = '.',

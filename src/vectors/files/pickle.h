@@ -30,7 +30,7 @@ class Pickle {
   const Node& node(int32_t number) const { return nodes_[static_cast<size_t>(number)]; }
   // The value of a key of a dict; null: there is none, or it is no dict.
   const Node* find(const Node& dict, std::string_view key) const;
-  // What an object was built with; null: nothing.
+  // The state that an object was built with; null: none.
   const Node* state(const Node& object) const;
 
  private:

@@ -1,4 +1,4 @@
-#include "src/vectors/vector_course.h"
+#include "src/vectors/jobs/vector_course.h"
 
 #include <algorithm>
 

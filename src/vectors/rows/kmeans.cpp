@@ -1,4 +1,4 @@
-#include "src/vectors/kmeans.h"
+#include "src/vectors/rows/kmeans.h"
 
 #include <algorithm>
 #include <limits>

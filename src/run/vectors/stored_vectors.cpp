@@ -1,4 +1,4 @@
-#include "src/run/stored_vectors.h"
+#include "src/run/vectors/stored_vectors.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "src/vectors/neighbour_index.h"
+#include "src/vectors/rows/neighbour_index.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "src/core/json.h"
-#include "src/vectors/vector_corpus.h"
+#include "src/vectors/jobs/vector_corpus.h"
 
 namespace perigee {
 

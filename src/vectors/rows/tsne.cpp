@@ -1,4 +1,4 @@
-#include "src/vectors/tsne.h"
+#include "src/vectors/rows/tsne.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "src/vectors/vector_job.h"
+#include "src/vectors/jobs/vector_job.h"
 
 #include <algorithm>
 

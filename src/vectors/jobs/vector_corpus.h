@@ -1,4 +1,4 @@
-// What word vectors are trained on, made ready: the texts or the graph that the options name, their elements counted, numbered and cut into
+// The material that word vectors are trained on: the texts or the graph that the options name, their elements counted, numbered and cut into
 // parts. Immutable; any number of threads may read.
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "repl/commands/vectors/vector_runs.h"
+#include "repl/commands/train/vector_runs.h"
 
 #include <cstdio>
 
@@ -9,8 +9,8 @@
 #include "src/io/file.h"
 #include "src/run/run_folder.h"
 #include "src/run/session.h"
-#include "src/run/stored_vectors.h"
-#include "src/vectors/vector_job.h"
+#include "src/run/vectors/stored_vectors.h"
+#include "src/vectors/jobs/vector_job.h"
 
 namespace perigee {
 namespace {

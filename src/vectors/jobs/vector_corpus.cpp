@@ -1,4 +1,4 @@
-#include "src/vectors/vector_corpus.h"
+#include "src/vectors/jobs/vector_corpus.h"
 
 #include "src/core/error.h"
 #include "src/io/digest.h"

@@ -7,7 +7,7 @@
 #include "kernels/pair_loops.h"
 #include "src/core/host_isa.h"
 #include "src/vectors/draws.h"
-#include "src/vectors/neighbour_index.h"
+#include "src/vectors/rows/neighbour_index.h"
 
 namespace perigee {
 namespace {

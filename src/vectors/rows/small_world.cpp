@@ -10,7 +10,7 @@
 #include "src/core/error.h"
 #include "src/core/host_isa.h"
 #include "src/vectors/draws.h"
-#include "src/vectors/neighbour_index.h"
+#include "src/vectors/rows/neighbour_index.h"
 
 namespace perigee {
 namespace {
@@ -107,7 +107,7 @@ class SmallWorld final : public NeighbourIndex {
     return found;
   }
 
-  // Of near rows, those that are nearer to the row than to one taken before: links lead into all directions. What is left fills up.
+  // Takes the rows that are nearer to the row than to one taken before: links lead into all directions. The nearest others fill up.
   std::vector<int32_t> choose(const std::vector<Near>& near, size_t most) const {
     std::vector<int32_t> taken, left;
     for (const auto& [distance, row] : near) {
