@@ -1,9 +1,9 @@
 -- Forecasting from a file as it was downloaded: next month's airline passengers from the last twelve months. The logarithm makes the yearly
 -- swing, which grows with the trend, a constant one, and the change from the same month a year before takes trend and season out. The last fifth
 -- of the months, by time, is for the test.
+--
 -- The data: airline-passengers.csv, 144 months from 1949 on, of the Time Series Data Library. PERIGEE_DATA names the folder of shared data. On
 -- the same 26 months the root of the mean squared error is 0.037 of the logarithm here (3.7 % of the passengers), 0.043 of a month that grows as
---
 -- the one before, and 0.033 of a linear regression (NumPy's lstsq): 94 examples are few for a recurrent network.
 local pg = require "perigee"
 
