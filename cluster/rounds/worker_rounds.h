@@ -37,6 +37,9 @@ struct OpenRound {
   uint64_t progress_bytes = 0;
 };
 
+// The local work of a round in several parts: their sum. Partials and payload stay those of `work`.
+void add_work(const Contribution& part, Contribution* work);
+
 class WorkerRounds {
  public:
   explicit WorkerRounds(WorkerCore& core);

@@ -13,24 +13,6 @@
 #include "cluster/rounds/local/worker.h"
 
 namespace perigee {
-namespace {
-
-void add_work(const Contribution& part, Contribution* work) {
-  work->examples += part.examples;
-  work->steps += part.steps;
-  work->finite = work->finite && part.finite;
-  work->ranges.insert(work->ranges.end(), part.ranges.begin(), part.ranges.end());
-  Figures& sum = work->figures;
-  sum.loss_sum += part.figures.loss_sum;
-  if (part.figures.correct >= 0) sum.correct = std::max(sum.correct, 0.0) + part.figures.correct;
-  if (part.examples > 0) sum.learning_rate = part.figures.learning_rate;
-  sum.load_s += part.figures.load_s;
-  sum.compute_s += part.figures.compute_s;
-  sum.encode_s += part.figures.encode_s;
-}
-
-}  // namespace
-
 bool LocalRounds::has_inner() const { return w_.policy.inner.active() && inner_count() > 0; }
 
 int64_t LocalRounds::inner_count() const { return inner_exchanges(w_.policy); }
