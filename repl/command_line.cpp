@@ -106,7 +106,7 @@ std::vector<std::string> option_names(const Command& command) {
   return long_options(app);
 }
 
-void declare_command_line(CLI::App& app) {
+void declare_command_line(CLI::App& app, const std::vector<std::string_view>* words) {
   app.require_subcommand(0, 1);
   app.allow_extras();  // explained by ourselves
   app.footer(kExitCodes);
@@ -114,6 +114,7 @@ void declare_command_line(CLI::App& app) {
   app.add_option("-e", console.expressions, "run Lua, print its value, and leave: perigee -e 'pg.version'")->allow_extra_args(false);
   for (const Command* command : commands()) {
     CLI::App* sub = app.add_subcommand(command->name, command->doc);
+    if (words && std::find(words->begin(), words->end(), command->name) == words->end()) continue;
     sub->footer(kExitCodes);
     command->declare(*sub);
   }
@@ -122,7 +123,8 @@ void declare_command_line(CLI::App& app) {
 int run_command_line(int argc, char** argv) {
   allow_deep_calls();
   CLI::App app("Perigee trains neural networks on one machine or on many.", "perigee");
-  declare_command_line(app);
+  const std::vector<std::string_view> words(argv, argv + argc);
+  declare_command_line(app, &words);
   if (const int code = parse(app, argc, argv); code >= 0) return code;
   try {
     if (const auto extras = app.remaining(true); !extras.empty()) {

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace CLI {
@@ -22,8 +23,9 @@ std::span<const Command* const> commands();
 
 // Parses the command line and runs the command. The exit code: see kExitCodes.
 int run_command_line(int argc, char** argv);
-// Declares what run_command_line() parses: the program's own options, and all commands.
-void declare_command_line(CLI::App& app);
+// Declares what run_command_line() parses: the program's own options, and all commands. With `words`, only commands that are among them get
+// their options: those of all take longer than all else that a short command does.
+void declare_command_line(CLI::App& app, const std::vector<std::string_view>* words = nullptr);
 // The options of every subcommand, for completion: "train" -> {"--set", "--epochs", ...}.
 std::vector<std::string> option_names(const Command& command);
 
