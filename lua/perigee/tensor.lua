@@ -397,7 +397,7 @@ local metatable = {
     end
     return tostring(a) .. tostring(b)
   end,
-  __tostring = function(x) return tensor.text(x) end,
+  __tostring = function(x) return require("perigee.tensor.text").text(x) end, -- loaded when it is needed
   __index = function(x, key)
     if type(key) == "string" then
       local method = methods[key]
