@@ -4,7 +4,7 @@
 
 #include "lua/script.h"
 #include "src/core/error.h"
-#include "src/io/etcd.h"
+#include "src/io/store/etcd.h"
 #include "src/io/yaml.h"
 #include "src/run/run_folder.h"
 

@@ -11,7 +11,7 @@
 
 #include "cluster/membership/lease_store.h"
 #include "src/core/json.h"
-#include "src/io/etcd.h"
+#include "src/io/store/etcd.h"
 
 namespace perigee {
 

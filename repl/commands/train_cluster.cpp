@@ -15,7 +15,7 @@
 #include "repl/signals.h"
 #include "src/core/cores.h"
 #include "src/core/error.h"
-#include "src/io/etcd.h"
+#include "src/io/store/etcd.h"
 #include "src/job/job_parts.h"
 #include "src/net/address.h"
 

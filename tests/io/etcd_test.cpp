@@ -1,5 +1,5 @@
 // Addresses of etcd, and members that are not there. What a real one does: tests/cluster/engines/etcd_test.py.
-#include "src/io/etcd.h"
+#include "src/io/store/etcd.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "src/io/etcd.h"
+#include "src/io/store/etcd.h"
 
 #include <algorithm>
 #include <cstdlib>
