@@ -165,7 +165,7 @@ void profile(const char* path) {
   PlanSet plans(trainer.model(), PlanSet::Kind::training, Backend::cuda, &tuning);
   const std::optional<LossScale> scale = trainer.loss_scale() ? std::optional(*trainer.loss_scale()) : std::nullopt;
   DeviceStep step(model, plans, trainer.optimizer(), trainer.train_source(), fields_of(trainer), trainer.seed(), tuning,
-                  scale ? &*scale : nullptr, gpu.free_bytes() / 4);
+                  scale ? &*scale : nullptr, gpu.free_bytes() / 4, trainer.streams());
   Profiler profiler(gpu);
   const Batch& batch = trainer.next_batch();
   std::vector<Piece> pieces;

@@ -287,7 +287,7 @@ CASES += [
     job("unknown key 'seeed'", ("seeed", "seed"), hint="did you mean 'seed'?", more="seeed = 3,"),
     job("has an unknown value", ('"bf61"', '"bf16"'), hint="did you mean 'bf16'?", more='precision = "bf61",'),
     job("is out of range", ("steps = -1", "steps = 1"), hint="from 0", more="steps = -1,"),
-    job("has no effect", ("log = true,", ""), hint="", more="log = true,"),
+    job("'log' has the wrong type; got boolean true, expected an object", ("log = true", "log = { histograms = 0.05 }"), "for example log = { histograms = 0.05 }", more="log = true,"),
     # optimiser
     job("did you mean 'norm'?", ("nrm", "norm"), more='clip = { type = "nrm" },'),
     job("did you mean 'cosine'?", ('"cosin"', '"cosine"'), optimizer='{ type = "sgd", lr = { type = "cosin", from = 0.1 } }'),
@@ -473,7 +473,7 @@ CASES += [
     script("a step of streams that has not each once", "trial.lua:", "is not the number of streams, each of which is a row of every step", "or none",
            ("global_batch = 20", "global_batch = 10"), data=", global_batch = 20", args=("train", "trial.lua", "--workers", "2"), **error_sequences.CARRYING),
     script("rows that cannot be updated lazily", "trial.lua: rows of 'embed1.weight'", "cannot be updated lazily: the job has constraints", 'rows = "dense"',
-           ('"lazy"', '"exact"'), more='constraint = { type = "max_norm", max = 1 },', network='pg.sequential { pg.embedding { 40, 4, rows = "lazy" }, pg.conv1d { 40, 1 } }',
+           ('"lazy"', '"dense"'), more='constraint = { type = "max_norm", max = 1 },', network='pg.sequential { pg.embedding { 40, 4, rows = "lazy" }, pg.conv1d { 40, 1 } }',
            train=error_sequences.SHARED_STREAM["train"]),
     command("a model file whose lengths are of no input", ("eval", "bad.safetensors"), "bad.safetensors: inputs", "'n' is of no input; got 'z', expected the name of an input with steps", "train and save the model again",
             script=error_sequences.MODEL, file="bad.safetensors"),

@@ -133,7 +133,7 @@ CASES = [line(*each) for each in [
 CASES += [
     # what a job can hold
     job("tables are nested more than 64 deep", more="averaging = " + nested(70) + ","),
-    job("a table's keys must be names, or 1, 2, 3, ...; got a boolean as a key", ("[true]", "a"), more="averaging = { [true] = 1 },"),
+    job("a table's keys must be names, or 1, 2, 3, ...; got a boolean as a key", ("averaging = { [true] = 1 },", ""), more="averaging = { [true] = 1 },"),
     job("a list has holes (nil) or keys that are not 1, 2, 3, ...", ("nil, ", ""), loss='{ type = "cross_entropy", weights = { 1, nil, 3 } }',
         network="pg.sequential { pg.dense { 2 } }"),
     job("a list has holes (nil) or keys that are not 1, 2, 3, ...", ("nil, ", ""), more='metrics = { "classification", nil, "calibration" },'),

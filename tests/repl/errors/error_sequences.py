@@ -134,7 +134,7 @@ PROMPTS = [
      "joins a step with a sequence that is there as a whole", None),
     (MEMORY + "s:step(pg.randn(1, 2, 1))", "the network looks at a memory that the session was not given", ("s:step", "s:remember { m = pg.randn(1, 2, 3) }:step")),
     (MEMORY + "s:remember(3)", "session:remember takes a table of tensors by name; got 3", ("remember(3)", "remember { m = pg.randn(1, 2, 3) }")),
-    (MEMORY + "s:remember {}", "session:remember: 'm' is nil; expected a tensor", ("{}", "{ m = pg.randn(1, 2, 3) }")),
+    (MEMORY + "s:remember {}", "session:remember: 'm' is nothing; expected a tensor", ("{}", "{ m = pg.randn(1, 2, 3) }")),
     (MEMORY + "s:remember { m = pg.randn(1, 3, 3) }", "session:remember: the tensor 'm' does not fit", ("1, 3, 3", "1, 2, 3")),
     (MEMORY + "s:remember { n = pg.randn(1, 2, 3) }", "session:remember: the network has no memory 'n'", ("{ n", "{ m")),
     (ATTENTION + "s:step(pg.randn(1, 2, 5))", "the model looks at no more steps than its context has", ("1, 2, 5", "1, 2, 4")),
