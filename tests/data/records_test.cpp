@@ -169,6 +169,12 @@ TEST(Records, KeepRecordingsAsTheirFilesAre) {
     expect_same(*source, *found);
   }
   EXPECT_NE(message_of([&] { open_folder(folder / "sound0", R"(,"size":3)"); }).find("these records hold recordings"), std::string::npos);
+  const std::string list = folder / "sound0/records.json";
+  Json json = parse(std::string(as_text(read_file(list))));
+  json.set("rate", int64_t{0});
+  write_file(list, as_bytes(json.dump()));
+  const std::string message = message_of([&] { open_folder(folder / "sound0"); });
+  EXPECT_NE(message.find("the records of recordings do not say their rate and length"), std::string::npos) << message;
 }
 
 TEST(Records, KeepPicturesAsTheirFilesAre) {

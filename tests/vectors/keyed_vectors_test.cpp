@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/mman.h>
+
 #include <cmath>
 #include <filesystem>
 
@@ -85,6 +87,20 @@ TEST(Pickle, DamageIsRefused) {
     EXPECT_NE(refusal(bytes).find(expected), std::string::npos) << refusal(bytes) << " for " << expected;
 }
 
+TEST(Pickle, HasABoundOnItsSize) {
+  // Addresses without memory: nothing of so large a pickle is read.
+  constexpr size_t size = size_t{1} << 31;
+  void* const nothing = ::mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(nothing, MAP_FAILED);
+  try {
+    Pickle(std::span(static_cast<const std::byte*>(nothing), size), "x.kv");
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("at most 2 GiB; gensim keeps large vectors in a file beside it"), std::string::npos);
+  }
+  ::munmap(nothing, size);
+}
+
 // An object with a state, whose items are `body`.
 std::string object(const std::string& body) {
   return std::string(
@@ -101,6 +117,7 @@ TEST(KeyedVectors, WhatIsNoneIsRefused) {
   EXPECT_NE(refusal(object(text("wv") + "N")).find("the file is a whole model of gensim"), std::string::npos);
   const std::string words = text("index_to_key") + "](" + text("a") + "e";
   EXPECT_NE(refusal(object(words + text("vectors") + "ca\nb\n)R")).find("the file has no array where one should be"), std::string::npos);
+  EXPECT_NE(refusal(object(words + text("vectors") + "ca\nb\n)R")).find("KeyedVectors as gensim 4 saves them"), std::string::npos);
   EXPECT_NE(refusal(object(words + text("vectors") + "ca\nb\n)R(K\x01NNNNtb")).find("the file has an array of another make"),
             std::string::npos);
   const std::string path = folder() + "/x.kv";

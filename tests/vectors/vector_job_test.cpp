@@ -116,7 +116,10 @@ TEST(VectorJob, WhatHasNoPartInItIsRefused) {
   EXPECT_NE(refusal("precision", "float64").find(none), std::string::npos);
   EXPECT_NE(refusal("network.layers.0.size", "31").find("is none of word vectors over this corpus"), std::string::npos)
       << refusal("network.layers.0.size", "31");
+  EXPECT_NE(refusal("network.layers.0.size", "31").find("`perigee vectors job` writes a job that fits its files"), std::string::npos);
   EXPECT_NE(refusal("data.train.epochs", "3").find("is the job's affair"), std::string::npos);
+  EXPECT_NE(refusal("data.train.epochs", "3").find("the job has epochs, seed, threads, and an optimizer with a learning rate"),
+            std::string::npos);
   Json plain = given();
   plain.erase("sample");
   EXPECT_NE(refusal("data.train.model", "glove", plain).find("is fitted to counts of the whole text by one process"), std::string::npos);
@@ -170,11 +173,13 @@ TEST(StoredVectors, WhatIsNoneIsRefused) {
   const std::string file = folder + "/x.safetensors";
   write_safetensors(file, {}, {});
   EXPECT_NE(told(file).find("is no model of word vectors"), std::string::npos);
+  EXPECT_NE(told(file).find("what a job of `perigee vectors job` has trained"), std::string::npos);
   Trainer trainer(job_of(given(R"({"epochs": 1})")), {.measure = false});
   save_model(trainer, file);
   const std::string text = corpus(3000);
   write_file(text, as_bytes("only some other words here\n"));
   EXPECT_NE(told(file).find("the text has other words than it had in training"), std::string::npos);
+  EXPECT_NE(told(file).find("keep the text as it was: the model has no words of its own"), std::string::npos);
   corpus(3000);
   EXPECT_EQ(told(file), "accepted");
 }
