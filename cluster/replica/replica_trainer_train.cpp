@@ -226,7 +226,8 @@ bool ReplicaTrainer::sum_leaves(const TrainOrder& order, std::byte* row, const s
     // Each leaf starts from the states of the result; their mean by examples is part of the exchange.
     if (range.count > 0) repeats_ ? repeats_->commit_states() : trainer_.commit_states();
     block_.stage_beside_gradient(parts_codec_ ? row : leaf.to, leaf.adds, range.begin, range.count, report.weight,
-                                 leaf.leaf == order.first_leaf, report.finite ? report.loss_sum : kNoNumber, repeats_ && repeats_->begins());
+                                 leaf.leaf == order.first_leaf, report.finite ? report.loss_sum : kNoNumber,
+                                 repeats_ && repeats_->begins());
     if (!states_before_.empty()) std::ranges::copy(states_before_, trainer_.states().begin());
   }
   return true;

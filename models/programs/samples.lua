@@ -1,4 +1,4 @@
--- What the maker of a trained GAN draws, as pictures in the run's folder: 64 digits of as many draws of noise (samples.png), and eight walks from one
+-- Shows what the maker of a trained GAN draws, as pictures in the run's folder: 64 digits of as many draws of noise (samples.png), and eight walks from one
 -- draw to another (walk.png). A walk is an arc, on which noise keeps the length that the maker was trained with. For models/wgan_gp.lua too.
 --
 --     perigee train models/gan.lua --out runs/gan

@@ -34,7 +34,7 @@ class session {
     return y;
   }
 
-  // What the steps look at, of a model with several inputs: [rows, ...] of the input of this name.
+  // Gives a model with several inputs what its steps look at: [rows, ...] of the input of this name.
   template <class In>
   void remember(std::string_view name, std::span<const In> x) {
     for (size_t i = 0; i < perigee_session_memory_count(get()); ++i)

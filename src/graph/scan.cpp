@@ -182,7 +182,8 @@ Graph keep_results(const Graph& body, Loop& loop) {
   Graph kept = Graph(body);
   for (const ValueId& id : read) {  // copies of one graph number their nodes alike
     const bool by_example = analysis.values[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)] == Sliced::batch;
-    const bool known = std::ranges::any_of(body.outputs(), [&](const NamedValue& output) { return output.name[0] == 'y' && output.value == id; });
+    const bool known =
+        std::ranges::any_of(body.outputs(), [&](const NamedValue& output) { return output.name[0] == 'y' && output.value == id; });
     if (is_leaf(body.node(id)) || !by_example || known) continue;
     kept.output("y" + std::to_string(loop.results++), Value(&kept, id));
   }
@@ -274,12 +275,12 @@ ScanResults ScanBody::finish(const ScanStep& step) {
   for (size_t i = 0; i < step.carries.size(); ++i) body_->output("c" + std::to_string(i), step.carries[i]);
   for (size_t i = 0; i < step.results.size(); ++i) body_->output("y" + std::to_string(i), step.results[i]);
   Loop loop{.carries = operands_.carries,
-                  .steps = operands_.steps,
-                  .fixed = fixed_,
-                  .weights = weights_,
-                  .length = operands_.length,
-                  .reverse = operands_.reverse,
-                  .results = static_cast<int>(step.results.size())};
+            .steps = operands_.steps,
+            .fixed = fixed_,
+            .weights = weights_,
+            .length = operands_.length,
+            .reverse = operands_.reverse,
+            .results = static_cast<int>(step.results.size())};
   const int results = loop.results;
   Graph drawn = fuse_forward(draw_outside(*body_, loop));
   if (operands_.keep) drawn = keep_results(drawn, loop);

@@ -332,7 +332,8 @@ void Optimizer::run_kernel(const UpdateParams& params, int64_t n, void* paramete
 
 void Optimizer::replay(size_t window, const UpdateParams& params, Range range, void* parameters, const void* zeros,
                        void* const* slots) const {
-  assert(!program_ && !lookahead() && windows_[window].offset <= range.begin && range.end <= windows_[window].offset + windows_[window].elements);
+  assert(!program_ && !lookahead() && windows_[window].offset <= range.begin &&
+         range.end <= windows_[window].offset + windows_[window].elements);
   if (!update_op()) return;
   void* states[kMaxRuleSlots];
   for (size_t s = 0; s < slots_.size(); ++s) states[s] = element(slots[s], range.begin, math_.dtype);

@@ -174,7 +174,8 @@ TEST(Session, SaysWhatIsWrong) {
 }
 
 TEST(Session, StepsLookAtAMemory) {
-  pg::trainer trainer(pg::job::parse(R"({"inputs": ["m", "x"], "target": "y", "network": {"type": "graph", "inputs": ["m", "x"], "outputs": ["o"], "nodes": [
+  pg::trainer trainer(pg::job::parse(
+      R"({"inputs": ["m", "x"], "target": "y", "network": {"type": "graph", "inputs": ["m", "x"], "outputs": ["o"], "nodes": [
       {"name": "e", "inputs": ["m"], "layer": {"type": "gru", "units": 2, "reverse": true}}, {"name": "d", "inputs": ["x"], "layer": {"type": "gru", "units": 2}},
       {"name": "o", "inputs": ["d", "e"], "layer": {"type": "attention"}}]}, "loss": "mse", "optimizer": "adam", "epochs": 2, "seed": 7, "threads": 1,
       "data": {"batch": 1, "train": {"type": "arrays", "m": [[[1, 2, 3], [3, 2, 1]]], "x": [[[1, 2, 3, 4], [4, 3, 2, 1]]], "y": [[[0, 1, 0, 1], [1, 0, 1, 0]]]}}})"));

@@ -26,9 +26,7 @@ struct Options {
 
 Type f64(std::vector<int64_t> dims) { return {Dtype::f64, Shape(std::move(dims))}; }
 
-Value drawn_like(Value x) {
-  return x.graph().apply("random_uniform", {x}, Json(Json::Object{{"low", 0.5}, {"high", 1.5}, {"stream", 3}}));
-}
+Value drawn_like(Value x) { return x.graph().apply("random_uniform", {x}, Json(Json::Object{{"low", 0.5}, {"high", 1.5}, {"stream", 3}})); }
 
 // A recurrent net that also looks at a context by example and counts its steps; the loss reads its results, its last state and its first.
 Value recurrent_loss(Graph& graph, const Options& options) {
@@ -36,7 +34,8 @@ Value recurrent_loss(Graph& graph, const Options& options) {
               context = graph.input("context", f64({options.examples, 4}));
   const Value w = graph.parameter("w", f64({3, 4})), u = graph.parameter("u", f64({4, 4})), h0 = graph.parameter("h0", f64({4}));
   const Value none = reshape(graph.apply("full_like", {context}, Json(Json::Object{{"value", 0.5}})), Shape{options.examples, 4});
-  ScanBody body(graph, {.carries = {h0, none}, .steps = {x}, .reverse = options.reverse, .recompute = options.recompute, .keep = options.keep});
+  ScanBody body(graph,
+                {.carries = {h0, none}, .steps = {x}, .reverse = options.reverse, .recompute = options.recompute, .keep = options.keep});
   const Value h = body.carries()[0], sum = body.carries()[1];
   Value next = tanh(matmul(body.steps()[0], body.outside(w)) + matmul(h, body.outside(u)) + body.outside(context) * sum);
   if (options.draws) next = next * drawn_like(next);
@@ -158,9 +157,8 @@ TEST_P(Scan, CanBeDifferentiatedTwice) {
 INSTANTIATE_TEST_SUITE_P(Loops, Scan,
                          testing::Values(Options{}, Options{.reverse = true}, Options{.length = 1}, Options{.examples = 1},
                                          Options{.recompute = 3}, Options{.length = 8, .recompute = 4},
-                                         Options{.reverse = true, .recompute = 2},
-                                         Options{.length = 6, .reverse = true, .recompute = 100}, Options{.keep = true},
-                                         Options{.reverse = true, .keep = true}, Options{.draws = true},
+                                         Options{.reverse = true, .recompute = 2}, Options{.length = 6, .reverse = true, .recompute = 100},
+                                         Options{.keep = true}, Options{.reverse = true, .keep = true}, Options{.draws = true},
                                          Options{.recompute = 3, .draws = true}, Options{.reverse = true, .keep = true, .draws = true}));
 
 // Each step has numbers of its own, those of one draw for all steps.

@@ -32,7 +32,7 @@ std::unique_ptr<SparseRows> SparseRows::of(TrainingSetup& training, const PlanSe
   const std::vector<ParamWindow>& windows = training.model->params().windows();
   if (std::ranges::all_of(windows, [](const ParamWindow& window) { return window.rows == RowUpdate::dense || !window.trainable; }))
     return nullptr;
-  std::unique_ptr<SparseRows> made(new SparseRows(training));
+  auto made = std::make_unique<SparseRows>(training);
   const std::vector<NetworkInput> fields = fields_of(training.model->spec(), true);
   const std::vector<RowGradient> gradients = plans.row_gradients();
   for (size_t i = 0; i < windows.size(); ++i) {

@@ -18,6 +18,7 @@ namespace perigee {
 
 class SparseRows {
  public:
+  explicit SparseRows(TrainingSetup& training) : t_(training) {}  // without tables: see of()
   // Null where there are none. Error(model) where `lazy` was asked for and something else in the job needs all rows.
   static std::unique_ptr<SparseRows> of(TrainingSetup& training, const PlanSet& plans);
 
@@ -71,7 +72,6 @@ class SparseRows {
     Optimizer::Range row(int64_t r) const { return {begin + r * width, begin + (r + 1) * width}; }
     int64_t end() const { return begin + count * width; }
   };
-  SparseRows(TrainingSetup& training) : t_(training) {}
   static std::string obstacle(const TrainingSetup& training, const ParamWindow& window);
   void mark(Table& table, const Batch& batch);
   void make_up(Table& table, int64_t row);
