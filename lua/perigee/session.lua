@@ -28,8 +28,8 @@ function Session:step(x)
   return y
 end
 
----Gives a network with several inputs what its steps look at, such as the text that is translated, by the inputs' names. An encoder reads it once. The
----next step is the first. Returns the session.
+---Gives a network with several inputs what its steps look at, such as the text that is translated, by the inputs' names. An encoder reads it once.
+---The next step is the first. Returns the session.
 ---@param memory table<string, perigee.Tensor>
 ---@return perigee.Session
 function Session:remember(memory)

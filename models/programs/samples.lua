@@ -1,4 +1,4 @@
--- Shows what the maker of a trained GAN draws, as pictures in the run's folder: 64 digits of as many draws of noise (samples.png), and eight walks from one
+-- Draws with the maker of a trained GAN; pictures in the run's folder: 64 digits of as many draws of noise (samples.png), and eight walks from one
 -- draw to another (walk.png). A walk is an arc, on which noise keeps the length that the maker was trained with. For models/wgan_gp.lua too.
 --
 --     perigee train models/gan.lua --out runs/gan
