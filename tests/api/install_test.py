@@ -143,10 +143,10 @@ class Installed(unittest.TestCase):
     def test_size(self):
         size = sum(p.stat().st_size for p in self.root.rglob("*") if p.is_file() and not p.is_symlink())
         print(f"{size / 2**20:.1f} MB are installed")
-        # The aim is 12, which holds without the CUDA module. Kernels of recurrent layers and attention, each for three instruction sets
-        # and for CUDA, have brought 1.5; tables, tokenizers, stores and launchers 1.5 more. Packing has taken 1 back, which learning without
-        # labels, word vectors, phases and columnar files need.
-        self.assertLess(size, 15.5 * 2**20)
+        # The aim is 12, which the library alone keeps (11.9); the CUDA module has 2.7, and texts, headers and models 1.3. Kernels of recurrent
+        # layers and attention, each for three instruction sets and for CUDA, have brought 1.5; tables, tokenizers, stores and launchers 1.5;
+        # readers of eleven formats, sessions with a memory and word vectors on workers 0.6. Packing has taken 1 back.
+        self.assertLess(size, 16 * 2**20)
 
 
 if __name__ == "__main__":
