@@ -112,6 +112,8 @@ def as_job(folder, text):
     run("convert", folder / "of_job", folder / "of_job.bin")
     assert (folder / "of_job.bin").read_bytes() == (folder / "direct.bin").read_bytes()
     assert "the job has no place to go" in run("job", text, status=2)
+    scaled = subprocess.run([PROGRAM, "vectors", "job", str(text), "--out", str(folder / "two.json"), "--workers", "2"], capture_output=True, text=True)
+    assert scaled.returncode == 0 and "begins with 0.05: 0.025 for each of 2 workers" in scaled.stderr, scaled.stderr
 
 
 def main():

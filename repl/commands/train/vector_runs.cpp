@@ -17,6 +17,12 @@ namespace {
 
 constexpr const char* kWhere = "perigee vectors train";
 
+void tell_scaled_rate(const Json& given, const VectorOptions& options, int64_t workers) {
+  if (workers > 1 && !given.find("lr"))
+    std::fprintf(stderr, "the learning rate begins with %g: %g for each of %lld workers, whose mean counts; --lr gives another\n",
+                 options.lr * static_cast<double>(workers), options.lr, static_cast<long long>(workers));
+}
+
 // A run that goes on has its job; the options given now are those of the length alone.
 Job job_of(const Json& given, const VectorOptions& options, const VectorRun& run) {
   if (!run.resume.empty()) {
@@ -27,9 +33,7 @@ Job job_of(const Json& given, const VectorOptions& options, const VectorRun& run
   const VectorCorpus corpus(options, &stop_requested());
   Job job(vector_job(given, options, corpus, run.cluster.workers), kWhere);
   if (!run.averaging.empty()) job.set("averaging", run.averaging);
-  if (run.cluster.workers > 1 && !given.find("lr"))
-    std::fprintf(stderr, "the learning rate begins with %g: %g for each of %lld workers, whose mean counts; --lr gives another\n",
-                 options.lr * static_cast<double>(run.cluster.workers), options.lr, static_cast<long long>(run.cluster.workers));
+  tell_scaled_rate(given, options, run.cluster.workers);
   return job;
 }
 
@@ -68,6 +72,7 @@ void write_vector_job(const std::string& path, const Json& given, const VectorOp
                 {.where = "perigee vectors job", .what = "the job has no place to go", .got = path, .expected = "--out JOB.json"});
   const VectorCorpus corpus(options, &stop_requested());
   write_file(path, as_bytes(vector_job(given, options, corpus, workers).dump(2) + "\n"));
+  tell_scaled_rate(given, options, workers);
 }
 
 }  // namespace perigee
