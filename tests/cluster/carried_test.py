@@ -8,6 +8,7 @@ from harness import Cluster
 
 STREAMS, WINDOW, STEPS = 8, 6, 25  # lanes, characters of a window, windows of a lane
 EPOCHS = 3
+ONE_THREAD = ("--threads", "1")  # of each worker: a worker alone would have more of them, whose sums have other bits
 
 
 def job(**changes):
@@ -44,7 +45,7 @@ def check_ledger(cluster, folder):
 
 def undisturbed(workers="1"):
     with cluster_with_text() as cluster:
-        train = cluster.train("--workers", workers)
+        train = cluster.train("--workers", workers, *ONE_THREAD)
         end = end_of(train)
         check_ledger(cluster, train.folder())
         return harness.parameters(train.folder()), end["test"]["loss"]
@@ -68,11 +69,11 @@ def the_number_of_workers_does_not_matter():
 def a_run_resumes_in_the_middle_of_its_streams():
     parameters, loss = undisturbed()
     with cluster_with_text() as cluster:
-        train = cluster.train("--workers", "2")
+        train = cluster.train("--workers", "2", *ONE_THREAD)
         train.wait_event("step", lambda event: event.get("step", 0) >= 7)
         train.signal(signal.SIGINT)
         train.wait()
-        again = cluster.resume(train.folder(), "--workers", "4")
+        again = cluster.resume(train.folder(), "--workers", "4", *ONE_THREAD)
         end = end_of(again)
         check_ledger(cluster, again.folder())
         assert harness.parameters(again.folder()) == parameters
@@ -82,7 +83,7 @@ def a_run_resumes_in_the_middle_of_its_streams():
 def a_killed_worker_changes_nothing():
     parameters, loss = undisturbed()
     with cluster_with_text() as cluster:
-        train = cluster.train("--workers", "3")
+        train = cluster.train("--workers", "3", *ONE_THREAD)
         for seen in (3, 20):
             train.wait_event("step", lambda event: event.get("step", 0) >= seen)
             pids = train.worker_pids()

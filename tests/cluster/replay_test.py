@@ -74,7 +74,7 @@ def killed_workers_and_servers_are_in_the_record():
             train.wait_event("step")
             killed(train, f"{host(train)}/1", 3)
             killed(train, f"{host(train)}/server/0", len(train.of_kind("step")) + 3)
-            train.wait_event("rounds_voided")
+            train.wait_event("server_restored")
             train.wait_event("step", count=len(train.of_kind("step")) + 3)
             stop(train)
             check_replay(cluster, train.folder())

@@ -14,7 +14,7 @@ namespace perigee {
 
 // Ops that the device leaves to the host.
 inline bool stays_on_the_host(const std::string& spec) {
-  for (const char* word : {"lowrank", "dct", "zstd", "momentum"})
+  for (const char* word : {"lowrank", "dct", "zstd", "momentum", "nonzero"})
     if (spec.find(word) != std::string::npos) return true;
   return false;
 }
