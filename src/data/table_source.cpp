@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "src/core/warning.h"
 #include "src/data/arrays.h"
 #include "src/io/csv.h"
 
@@ -11,7 +12,8 @@ namespace perigee {
 namespace {
 
 constexpr size_t kMaxCategories = 1000;
-constexpr size_t kFewIntegers = 50;  // a target with at most so many different integers is a class
+constexpr int64_t kNumbersToAWord = 9;  // a column with so many numbers for each other text looks like one of numbers
+constexpr size_t kFewIntegers = 50;     // a target with at most so many different integers is a class
 constexpr int64_t kMaxElements = int64_t{1} << 34;
 
 // How one column becomes numbers.
@@ -261,21 +263,27 @@ class TableReader {
   // Numbers if every cell is one. Words are sorted, numbers that serve as categories by value.
   void infer(Meaning& meaning, bool is_target) const {
     double sum = 0, value = 0;
-    int64_t count = 0;
-    bool numbers = true, whole = true;
+    int64_t count = 0, words = 0, first_word = -1;
+    bool whole = true;
     std::map<std::string, double, std::less<>> different;
     for (const int64_t r : rows_) {
       const std::string_view cell = table_.cell(r, meaning.column);
       if (is_missing(cell)) continue;
-      if (numbers && csv_number(cell, value)) sum += value, ++count, whole &= std::trunc(value) == value;
-      else numbers = false, value = 0;
+      if (csv_number(cell, value)) sum += value, ++count, whole &= std::trunc(value) == value;
+      else if (value = 0; words++ == 0) first_word = r;
       if (different.size() <= kMaxCategories && !different.contains(cell)) different.emplace(cell, value);
     }
+    const bool numbers = words == 0;
     const bool told = std::find(categorical_.begin(), categorical_.end(), meaning.column) != categorical_.end();
     const bool few = whole && different.size() <= kFewIntegers;
     meaning.category = is_target ? (task_ == "classify" || (task_ == "auto" && (!numbers || few))) : told || !numbers;
     if (is_target && task_ == "regress" && !numbers)
-      throw Error(ErrorKind::data, {.where = table_.where, .what = "the target '" + meaning.name + "' is not a number in every row"});
+      throw Error(ErrorKind::data, {.where = at(first_word, meaning.column),
+                                    .what = "the target is not a number in every row",
+                                    .got = "'" + std::string(table_.cell(first_word, meaning.column)).substr(0, 60) + "'",
+                                    .expected = "a number",
+                                    .hint = "missing_values names what stands for a missing one"});
+    if (!told && words > 0 && count >= kNumbersToAWord * words) warn_of_words(meaning, first_word, words, words + count);
     meaning.mean = count > 0 ? sum / static_cast<double>(count) : 0;
     if (!meaning.category) return;
     if (different.size() > kMaxCategories)
@@ -287,6 +295,14 @@ class TableReader {
     for (const auto& [word, number] : different) sorted.emplace_back(numbers ? number : 0, word);
     std::sort(sorted.begin(), sorted.end());
     for (auto& [number, word] : sorted) meaning.categories.push_back(std::move(word));
+  }
+
+  // One odd cell makes categories of a column of numbers, each different number one of them.
+  void warn_of_words(const Meaning& meaning, int64_t row, int64_t words, int64_t rows) const {
+    const std::string word = "'" + std::string(table_.cell(row, meaning.column)).substr(0, 60) + "'";
+    warn(at(row, meaning.column) + " is taken as categories: " + std::to_string(words) + " of its " + std::to_string(rows) +
+         (words == 1 ? " values is no number, " : " values are no numbers, such as ") + word +
+         "; missing_values counts such texts as missing, and categorical says that names are meant");
   }
 
   void infer() {

@@ -139,7 +139,7 @@ constexpr Option kJob[] = {
      nullptr,
      &lookahead_schema},
     {"data", "table", nullptr, "what is learned from, and how it is read", {}, {}, nullptr, &data_schema},
-    {"epochs", "integer", "1", "how often all examples are seen", {0, kMostEpochs}},
+    {"epochs", "integer", "1", "how often all examples are seen; 0: until the run is stopped, or as 'steps' says", {0, kMostEpochs}},
     {"accumulate", "integer", "1", "batches whose gradients are added up for one step: as one batch of all their examples", {1, 65536}},
     {"steps", "integer", "0", "how many steps at most; 0: as many as the epochs have", {0, kMostSteps}},
     {"seed", "integer", "0", "seed of initial values, order and random layers"},

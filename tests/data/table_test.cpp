@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "src/core/error.h"
+#include "src/core/warning.h"
 #include "src/data/table_source.h"
 
 namespace perigee {
@@ -102,6 +103,21 @@ TEST(Table, CountsUnknownCategoriesByColumn) {
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_HAS(lines[0], "column 'city': 4 values are not among the categories of the training data, such as 'Berlin'");
   EXPECT_TRUE(remark_lines(from_csv("age,city,size\n7,Rome,80\n", TableUse::records)->traits().remarks).empty());
+}
+
+TEST(Table, WarnsOfWordsAmongNumbers) {
+  const auto warnings_of = [](const std::string& options, const std::string& odd) {
+    std::string text = "area,price\n", told;
+    for (int i = 0; i < 20; ++i) text += (i == 7 ? odd : std::to_string(i) + ".5") + "," + std::to_string(i) + ".25\n";
+    const WarningHandler before = set_warning_handler([&](const std::string& warning) { told += warning; });
+    from_csv(text, TableUse::examples, R"({"type": "csv", "target": "price")" + options + "}");
+    set_warning_handler(before);
+    return told;
+  };
+  EXPECT_EQ(warnings_of("", "7.5"), "");
+  EXPECT_HAS(warnings_of("", "n/a"), "t.csv:9: column 'area' is taken as categories: 1 of its 20 values is no number, 'n/a'");
+  EXPECT_EQ(warnings_of(R"(, "categorical": ["area"])", "n/a"), "");
+  EXPECT_EQ(warnings_of(R"(, "missing": "mean", "missing_values": ["n/a"])", "n/a"), "") << "the advice works";
 }
 
 TEST(Table, CountsRowsWithoutATarget) {

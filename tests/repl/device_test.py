@@ -213,14 +213,14 @@ def codecs_work_on_the_device(job):
         perigee("train", job, *workers, *setting, "--device", "ref", "--threads", "1", "--out", f"{name}_host")
         perigee("train", job, *workers, *setting, "--device", "cuda", "--out", f"{name}_device", PERIGEE_SHIM_DEVICES="2")
         same_model(f"{name}_device", f"{name}_host")
-        has(perigee("describe", job, *setting, "--device", "cuda"), "the codec works on the GPU")
+        has(perigee("describe", job, *setting, "--device", "cuda", "--workers"), "the codec works on the GPU")
     lowrank = ("--set", 'averaging={"type": "periodic", "codec": "lowrank"}')
-    has(perigee("describe", job, *lowrank, "--device", "cuda"), "the codec works on the host: lowrank has no kernels for CUDA")
+    has(perigee("describe", job, *lowrank, "--device", "cuda", "--workers"), "the codec works on the host: lowrank has no kernels for CUDA")
     # Between GPUs of one process nothing is encoded; a request for a codec there is refused.
     two = {"PERIGEE_SHIM_DEVICES": "2", "PERIGEE_SHIM_MEMORY": "open", "PERIGEE_CUDA_LIBRARIES": FAKES}
     coded = ("--set", 'averaging={"type": "allreduce", "codec": "int4"}', "--device", "cuda:0,1")
     has(perigee("train", job, *coded, "--log", "plain", "--out", "two_coded", **two), "codec 'int4' is for what processes send each other", "--workers 2")
-    has(perigee("describe", job, *coded, **two), "codec 'int4': between processes only")
+    has(perigee("describe", job, *coded, "--workers", **two), "codec 'int4': between processes only")
 
 
 def children_of(pid):
