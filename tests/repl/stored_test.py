@@ -47,6 +47,11 @@ def perigee(*arguments, expect=0, **options):
     return done.stdout + done.stderr
 
 
+def last_event(*arguments):
+    """Warnings stand among the events."""
+    return json.loads([line for line in perigee(*arguments).splitlines() if line.startswith("{")][-1])
+
+
 def write_script(epochs, name="job.lua", text=SCRIPT):
     pathlib.Path(name).write_text(text.replace("EPOCHS", str(epochs)), encoding="utf-8")
     return name
@@ -106,14 +111,13 @@ def a_lost_or_changed_array_is_named():
 
 def workers_open_the_same_files():
     write_script(2)
-    end = json.loads(perigee("train", "job.lua", "--workers", "2", "--out", "shared", "--log", "json").splitlines()[-1])
+    end = last_event("train", "job.lua", "--workers", "2", "--out", "shared", "--log", "json")
     assert end["workers"] == 2 and end["test"]["examples"] == 64 if "examples" in end["test"] else True, end
     assert len(list(pathlib.Path("shared/arrays").iterdir())) == 4
     assert pathlib.Path("shared/model.safetensors").stat().st_size < 16384 + 4 * 400
-    end = json.loads(perigee("train", "--resume", "shared", "--epochs", "3", "--workers", "2", "--log", "json").splitlines()[-1])
+    end = last_event("train", "--resume", "shared", "--epochs", "3", "--workers", "2", "--log", "json")
     assert end["epochs"] == 3, end
-    served = json.loads(perigee("train", "job.lua", "--workers", "2", "--set", "data.at=coordinator", "--out", "served", "--log", "json")
-                        .splitlines()[-1])
+    served = last_event("train", "job.lua", "--workers", "2", "--set", "data.at=coordinator", "--out", "served", "--log", "json")
     assert served["workers"] == 2, served
 
 
