@@ -34,8 +34,11 @@ EarlyStopping::EarlyStopping(const Config& options)
       max_seconds_(options.number_in("max_seconds", 0, 1e300, 0)),
       max_loss_(options.number_in("max_loss", -1e300, 1e300, 0)) {
   has_max_loss_ = options.has("max_loss");
-  if (metric_.find('.') == std::string::npos)
-    options.fail("metric", "must name a part of the data and a figure", "'" + metric_ + "'", "for example 'test." + metric_ + "'");
+  if (metric_.find('.') != std::string::npos) return;
+  std::string figure = metric_;
+  for (const std::string_view part : {"val_", "validation_", "test_", "train_"})  // as other programs name them
+    if (figure.starts_with(part)) figure.erase(0, part.size());
+  options.fail("metric", "must name a part of the data and a figure", "'" + metric_ + "'", "for example 'test." + figure + "'");
 }
 
 std::string EarlyStopping::after_step(double loss, double seconds) const {

@@ -28,7 +28,7 @@ SourcePtr open_stratified(const Config& config, const SourcePtr& inner, int64_t 
   auto order = std::make_shared<std::vector<int64_t>>(
       dealt(labels, folds, fold, static_cast<uint64_t>(config.integer("seed")), config.boolean("shuffle")));
   const int64_t size = inner->size(), in_fold = (size - fold + folds - 1) / folds;
-  const std::string name = "stratified fold " + std::to_string(fold) + " of " + std::to_string(folds) + (test ? " (test)" : " (train)");
+  const std::string name = "stratified fold " + std::to_string(fold + 1) + " of " + std::to_string(folds) + (test ? " (test)" : " (train)");
   return std::make_shared<IndexedSource>(name, inner, test ? in_fold : size - in_fold,
                                          [=](int64_t i) { return (*order)[static_cast<size_t>(test ? i : in_fold + i)]; });
 }
@@ -45,7 +45,7 @@ SourcePtr open(const Config& config, const std::string& folder) {
   const bool shuffle = config.boolean("shuffle");
   const auto border = [=](int64_t k) { return static_cast<int64_t>(static_cast<__int128>(size) * k / folds); };
   const int64_t from = border(fold), to = border(fold + 1);
-  const std::string name = "fold " + std::to_string(fold) + " of " + std::to_string(folds) + (test ? " (test)" : " (train)");
+  const std::string name = "fold " + std::to_string(fold + 1) + " of " + std::to_string(folds) + (test ? " (test)" : " (train)");
   return std::make_shared<IndexedSource>(name, inner, test ? to - from : size - (to - from), [=](int64_t i) {
     const int64_t position = test ? from + i : i < from ? i : i + (to - from);
     return shuffle ? shuffled_index(seed, 0, position, size) : position;

@@ -125,6 +125,8 @@ CASES = [
                  more='"memory_limit": "5 elephants",'),
     json_network(DENSE, JOB, "'metric' must name a part of the data and a figure; got 'loss', expected for example 'test.loss'",
                  more='"early_stopping": {"metric": "loss"},'),
+    json_network(DENSE, JOB, "'metric' must name a part of the data and a figure; got 'val_loss', expected for example 'test.loss'",
+                 more='"early_stopping": {"metric": "val_loss"},'),
     json_network(DENSE, JOB, "take more memory than is left", hint='recompute = "auto", a smaller batch, fewer threads, or a higher limit',
                  more='"memory_limit": 1,'),
     command("true or false", ("train", "kept.lua", "--set", 'data.train={"type": "text", "file": "two.csv", "context": 4, "fitted": {"unknown": 3, '
