@@ -19,12 +19,12 @@ using namespace perigee::sim;
 
 namespace {
 
-struct Named {
+struct NamedBug {
   Bug bug;
   const char* name;
   const char* doc;
 };
-constexpr Named kBugs[] = {
+constexpr NamedBug kBugs[] = {
 #define PERIGEE_BUG(name, doc) {Bug::name, #name, doc},
     PERIGEE_BUGS(PERIGEE_BUG)
 #undef PERIGEE_BUG
@@ -167,7 +167,7 @@ int main(int argc, char** argv) {
   const int count = static_cast<int>(std::size(kBugs));
   std::printf("1..2\n");
   int caught_count = 0;
-  for (const Named& bug : kBugs) {
+  for (const NamedBug& bug : kBugs) {
     if (!only.empty() && only != bug.name) continue;
     const Catch caught = hunt(bug.bug, seeds);
     if (caught.seed < 0) {
