@@ -1,5 +1,7 @@
 #include "src/nn/layers/recurrent.h"
 
+#include <algorithm>
+
 #include "src/nn/noise.h"
 
 namespace perigee {
