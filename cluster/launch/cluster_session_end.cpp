@@ -61,7 +61,7 @@ void ClusterSession::check_image(double now) {
   on_written("", problem);
 }
 
-// Somebody waits for this process to end, and may kill it: says how long that takes, and does not take longer than it may.
+// After a signal to stop: why the checkpoint is given up once --stop-wait is over, and how long would do; empty until then.
 std::string ClusterSession::overdue(double now, uint64_t bytes, uint64_t total) {
   const double waited = now - stopping_since_s_, came = now - image_since_s_;
   if (bytes == 0 || total < bytes || came < kMeasuredSeconds) return "";

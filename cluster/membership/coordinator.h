@@ -166,7 +166,7 @@ class Coordinator final : public TransportEvents {
 
   bool expects_back() const;  // a worker that was sent away will soon ask again: it would wait long for one who is gone
   bool established() const;   // it has been granted the run; of a standby: it has taken over
-  // Bytes that have come of the image that is asked for now, and how many it has.
+  // Bytes of the requested image that have come, and its size in bytes.
   std::pair<uint64_t, uint64_t> image_progress() const;
   RoundView round_view() const;
   int64_t round() const;                                 // committed

@@ -1,5 +1,5 @@
 // Which addresses may try again: one that failed to authenticate too often is shut out until that is forgotten. An address from which
-// somebody has proved himself is not: a stranger there must not keep him from coming back.
+// a peer has authenticated is not: a stranger there must not keep that peer from coming back.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ class Admission {
   int failures_;
   double forgiven_per_s_;
   std::map<Key, Record> records_;
-  std::map<Key, uint64_t> proved_ns_;  // when somebody last proved himself there
+  std::map<Key, uint64_t> proved_ns_;  // when a peer last authenticated there
 };
 
 }  // namespace perigee

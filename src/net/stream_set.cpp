@@ -192,7 +192,7 @@ struct StreamSet::Impl final : StreamKeeper, std::enable_shared_from_this<Stream
     set_deadline(stream.id(), now + limits.handshake_ms * kMs);
   }
 
-  // Somebody who has begun a handshake is about to prove himself; who has said nothing may be one of thousands.
+  // A connection that has begun a handshake may soon authenticate; one of the silent ones may be one of thousands.
   uint64_t next_to_go() const {
     const auto silent = std::find_if(strangers.begin(), strangers.end(), [this](uint64_t id) { return !find(id)->spoke(); });
     return silent == strangers.end() ? *strangers.begin() : *silent;

@@ -1,6 +1,6 @@
 // The streams of one server or client, by number: accepts them, looks names up and connects, and ends each at its deadline. Before a
 // stranger has proved itself it costs little: at most `max_pending` connections, `handshake_ms` each, a few KiB. An address that keeps
-// failing is shut out for a while, unless somebody has proved himself there before: strangers at a peer's own address do not keep it out.
+// failing is shut out for a while, unless a peer has authenticated there before: strangers at a peer's own address do not keep it out.
 #pragma once
 
 #include <cstddef>

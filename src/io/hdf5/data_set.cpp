@@ -227,16 +227,7 @@ void Headers::chunked_4(uint64_t at, DataSet& set) const {
   }
   const uint64_t index = file_.number(at++, 1);
   const auto push = [&](uint64_t number, uint64_t address, uint64_t size, uint32_t skipped) {
-    if (address == kNowhere) return;
-    StoredChunk chunk{.address = address, .size = size, .skipped = skipped};
-    chunk.begin.resize(set.chunk.size());
-    for (size_t a = set.chunk.size(); a-- > 0;) {
-      const uint64_t along = set.shape[a] / set.chunk[a] + (set.shape[a] % set.chunk[a] != 0);
-      chunk.begin[a] = number % along * set.chunk[a];
-      number /= along;
-    }
-    file_.bytes(chunk.address, chunk.size);
-    set.chunks.push_back(std::move(chunk));
+    if (address != kNowhere) add_chunk(number, {.address = address, .size = size, .skipped = skipped}, set);
   };
   if (index == 1) {
     uint64_t size = chunk_bytes, skipped = 0;
@@ -253,6 +244,18 @@ void Headers::chunked_4(uint64_t at, DataSet& set) const {
   } else {
     set.refusal = "its chunks have an index that can grow (h5repack, or libver=\"earliest\", writes one that is read)";
   }
+}
+
+// Chunks are numbered in row-major order.
+void Headers::add_chunk(uint64_t number, StoredChunk chunk, DataSet& set) const {
+  chunk.begin.resize(set.chunk.size());
+  for (size_t a = set.chunk.size(); a-- > 0;) {
+    const uint64_t along = set.shape[a] / set.chunk[a] + (set.shape[a] % set.chunk[a] != 0);
+    chunk.begin[a] = number % along * set.chunk[a];
+    number /= along;
+  }
+  file_.bytes(chunk.address, chunk.size);
+  set.chunks.push_back(std::move(chunk));
 }
 
 // A list of all chunks, in pages where it is long.
@@ -283,16 +286,7 @@ void Headers::fixed_array(uint64_t header, uint64_t count, uint64_t chunk_bytes,
       chunk.skipped = static_cast<uint32_t>(file_.number(at + width - 4, 4));
     }
     at += width;
-    if (chunk.address == kNowhere) continue;
-    uint64_t number = i;
-    chunk.begin.resize(set.chunk.size());
-    for (size_t a = set.chunk.size(); a-- > 0;) {
-      const uint64_t along = set.shape[a] / set.chunk[a] + (set.shape[a] % set.chunk[a] != 0);
-      chunk.begin[a] = number % along * set.chunk[a];
-      number /= along;
-    }
-    file_.bytes(chunk.address, chunk.size);
-    set.chunks.push_back(std::move(chunk));
+    if (chunk.address != kNowhere) add_chunk(i, std::move(chunk), set);
   }
 }
 

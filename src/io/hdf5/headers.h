@@ -43,6 +43,7 @@ class Headers {
   void layout(const Message& message, DataSet& set) const;
   void chunked(uint64_t at, DataSet& set) const;
   void chunked_4(uint64_t at, DataSet& set) const;
+  void add_chunk(uint64_t number, StoredChunk chunk, DataSet& set) const;
   void fixed_array(uint64_t header, uint64_t count, uint64_t chunk_bytes, DataSet& set) const;
   void chunk_nodes(uint64_t node, int level, DataSet& set) const;
   std::vector<Filter> filters(const Message& message) const;

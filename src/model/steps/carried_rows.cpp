@@ -8,8 +8,6 @@
 #include "src/tensor/bytes.h"
 
 namespace perigee {
-namespace {
-
 void copy_packed(const View& from, std::byte* to) {
   View packed = from;
   packed.data = to;
@@ -20,8 +18,6 @@ void copy_packed(const View& from, std::byte* to) {
   }
   copy_view(from, packed);
 }
-
-}  // namespace
 
 CarriedLayout::CarriedLayout(std::vector<CarriedSpec> of) : specs(std::move(of)) {
   for (const CarriedSpec& spec : specs) {

@@ -12,6 +12,9 @@
 
 namespace perigee {
 
+// Copies the elements of `from` to `to`, one behind the other in row-major order.
+void copy_packed(const View& from, std::byte* to);
+
 // The values of a network, which rows of as many sessions as there are share.
 struct CarriedLayout {
   explicit CarriedLayout(std::vector<CarriedSpec> of);

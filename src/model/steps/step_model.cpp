@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/convert.h"
+#include "src/model/steps/carried_rows.h"
 #include "src/model/steps/session_graph.h"
 #include "src/model/steps/timed_fields.h"
 #include "src/tensor/bytes.h"
@@ -52,17 +53,6 @@ BuiltNetwork built_of(const Model& model) {
   };
   assert(std::ranges::equal(built.parameters, model.params().specs(), same));  // no such layer has parameters for each step
   return built;
-}
-
-void copy_packed(const View& from, std::byte* to) {
-  View packed = from;
-  packed.data = to;
-  int64_t stride = 1;
-  for (int d = packed.rank - 1; d >= 0; --d) {
-    packed.strides[d] = stride;
-    stride *= packed.dims[d];
-  }
-  copy_view(from, packed);
 }
 
 std::unique_ptr<Model> copied(const Model& model) {

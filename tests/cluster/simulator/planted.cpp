@@ -81,8 +81,8 @@ Scenario changing_members(uint64_t seed) {
   return s;
 }
 
-// Two leaves of a star never send each other anything, unless one joined late and had the result from the other: nobody misses their link.
-// Of these four pairs one at least is such.
+// Two leaves of a star never send each other anything, unless one joined late and had the result from the other: their link is not missed.
+// One at least of the four pairs here has no traffic.
 std::string failure_of_unused_link(uint64_t seed) {
   int told = 0;
   for (int one = 0; one < 8; one += 2) {
