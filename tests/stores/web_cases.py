@@ -38,6 +38,40 @@ def web_calls(world):
 
 
 @test
+def blocks_of_a_broken_answer(world):
+    """What came whole before a connection broke is in the cache: the next reader asks for the rest alone. An answer that is not the part
+    which was asked for leaves nothing there."""
+    content = random_bytes(20_000_000, 10)
+    folder = world.folder / "broken"
+    folder.mkdir(exist_ok=True)
+    (folder / "large.bin").write_bytes(content)
+    server = Web(folder, True)
+    proxy = FaultProxy(server.url)
+    cache = world.folder / "broken_cache"
+    env = environment(world.folder, XDG_CACHE_HOME=str(cache), PERIGEE_STORE_TRIES="1")
+    url, asked = proxy.url + "/large.bin", []
+
+    def listen(fault):
+        proxy.fault = lambda method, path, headers: asked.append(headers.get("Range")) or (fault if headers.get("Range") != "bytes=0-0" else None)
+
+    try:
+        version = {"ETag": f'"{(folder / "large.bin").stat().st_mtime_ns}"'}
+        listen(("status", 200, "x" * (20_000_000 - 1), version))
+        says(one(env, "read", url), "too few bytes")
+        assert not list(cache.rglob("blocks/*/*")), "blocks of another answer"
+        listen("short")
+        says(one(env, "read", url), "the store cannot be reached")
+        assert len(list(cache.rglob("blocks/*/*"))) == 2
+        listen(None)
+        asked.clear()
+        assert one(env, "read", url) == {"size": len(content), "sha256": digest(content)}
+        assert asked == ["bytes=0-0", f"bytes={8 << 20}-19999999"], asked
+    finally:
+        proxy.stop()
+        server.stop()
+
+
+@test
 def sftp_calls(world):
     """OpenSSH's own server. A file appears whole, and is not replaced when it must be absent."""
     server = world.sshd

@@ -89,7 +89,9 @@ class S3Store final : public Store {
   std::shared_ptr<Transfer> reading(const StoreUrl& url, uint64_t offset, uint64_t size, const StoredInfo& info) override {
     std::vector<std::string> headers = {"Range: bytes=" + std::to_string(offset) + "-" + std::to_string(offset + size - 1)};
     if (!info.version.empty()) headers.push_back("If-Match: " + info.version);
-    return std::make_shared<Transfer>(request("GET", key_of(url), {}, std::move(headers)));
+    auto transfer = std::make_shared<Transfer>(request("GET", key_of(url), {}, std::move(headers)));
+    transfer->ranged = true;
+    return transfer;
   }
 
   std::vector<StoredEntry> list(const StoreUrl& url) override {

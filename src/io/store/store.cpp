@@ -110,6 +110,7 @@ struct Stretch {
   std::span<Block> blocks;
   std::span<std::byte> into;
   std::shared_ptr<Transfer> transfer = nullptr;
+  size_t kept = 0;  // blocks that the cache has
 };
 
 constexpr size_t kStretchesAtOnce = 16;
@@ -134,9 +135,20 @@ std::vector<Stretch> stretches_of(std::span<Block> blocks) {
   return stretches;
 }
 
+// Puts blocks into the cache of which the last byte is among the first `count` of the stretch.
+void keep_arrived(const StoreUrl& url, const StoredInfo& info, Stretch& stretch, uint64_t count) {
+  for (; stretch.kept < stretch.blocks.size(); ++stretch.kept) {
+    const Block& block = stretch.blocks[stretch.kept];
+    if (block.offset - stretch.blocks[0].offset + block.into.size() > count) return;
+    keep_block(url.text, info.version, block.offset, block.into);
+  }
+}
+
 void begin_stretch(Store& store, const StoreUrl& url, const StoredInfo& info, Stretch& stretch) {
   stretch.transfer = store.reading(url, stretch.blocks[0].offset, stretch.into.size(), info);
   stretch.transfer->into = stretch.into;
+  // Blocks are written while later ones still come.
+  stretch.transfer->arrived = [&](uint64_t count) { keep_arrived(url, info, stretch, count); };
   // An answer that is shorter than it says of itself is a lost connection; one that says so itself is tried again as well.
   auto again = stretch.transfer->again;
   const uint64_t size = stretch.into.size();
@@ -157,7 +169,7 @@ void fetch(Store& store, const StoreUrl& url, const StoredInfo& info, std::span<
     for (Stretch& stretch : now) {
       Transfer& answer = *stretch.transfer;
       if (answer.ok() && answer.problem.empty() && answer.received == stretch.into.size()) {
-        for (const Block& block : stretch.blocks) keep_block(url.text, info.version, block.offset, block.into);
+        keep_arrived(url, info, stretch, stretch.into.size());
         stretch.transfer.reset();
         continue;
       }

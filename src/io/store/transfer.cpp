@@ -21,6 +21,7 @@ namespace {
 
 constexpr size_t kMostActive = 32;  // transfers at a time; the others wait
 constexpr size_t kMostHeaderBytes = 1 << 16;
+constexpr uint64_t kArrivedStep = uint64_t{4} << 20;
 
 struct CurlMulti {
   CurlMulti() : module({"libcurl.so.4", "libcurl-gnutls.so.4"}, "s3://, hdfs://, https:// and sftp://", "libcurl4") {
@@ -74,6 +75,7 @@ struct Active {
   Transfer* transfer = nullptr;
   std::shared_ptr<Transfer> owner;  // of those that nobody waits for
   std::function<void()> done;
+  std::function<void(uint64_t count)> arrived;
   CURL* handle = nullptr;
   curl_slist *headers = nullptr, *before = nullptr, *after = nullptr;
   size_t piece = 0, sent = 0;  // of the body
@@ -92,7 +94,10 @@ size_t receive(const char* data, size_t size, size_t count, void* user) {
   if (wanted) {
     if (bytes > transfer.into.size() - transfer.received) return active.too_long = true, 0;
     std::memcpy(transfer.into.data() + transfer.received, data, bytes);
+    const uint64_t steps = transfer.received / kArrivedStep;
     transfer.received += bytes;
+    if (active.arrived && transfer.received / kArrivedStep > steps && !(transfer.ranged && status == 200))
+      active.arrived(transfer.received);
     return bytes;
   }
   if (bytes > transfer.limit - std::min<uint64_t>(transfer.limit, transfer.content.size())) return active.too_long = true, 0;
@@ -386,22 +391,56 @@ void set_defaults(Transfer& transfer) {
   if (transfer.tries <= 0) transfer.tries = static_cast<int>(store_setting("PERIGEE_STORE_TRIES", 6, 1, 100));
 }
 
+// The caller's thread waits for transfers, and hears meanwhile what arrives.
+class Waiting {
+ public:
+  explicit Waiting(std::span<Transfer* const> transfers) : transfers_(transfers), arrived_(transfers.size()), left_(transfers.size()) {}
+  void done() {
+    const std::lock_guard lock(mutex_);
+    --left_;
+    changed_.notify_one();
+  }
+  void arrived(size_t index, uint64_t count) {
+    const std::lock_guard lock(mutex_);
+    arrived_[index] = count;
+    changed_.notify_one();
+  }
+  void wait() {
+    std::vector<uint64_t> told(transfers_.size());
+    std::unique_lock lock(mutex_);
+    while (left_ > 0 || arrived_ != told) {
+      const std::vector<uint64_t> now = arrived_;
+      if (now == told) {
+        changed_.wait(lock);
+        continue;
+      }
+      lock.unlock();
+      for (size_t i = 0; i < now.size(); ++i)
+        if (now[i] > told[i]) transfers_[i]->arrived(now[i]);
+      told = now;
+      lock.lock();
+    }
+  }
+
+ private:
+  std::span<Transfer* const> transfers_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<uint64_t> arrived_;
+  size_t left_;
+};
+
 void run_once(std::span<Transfer* const> transfers) {
-  std::mutex mutex;
-  std::condition_variable all_done;
-  size_t left = transfers.size();
-  for (Transfer* transfer : transfers) {
-    transfer->reset_answer();
+  Waiting waiting(transfers);
+  for (size_t i = 0; i < transfers.size(); ++i) {
+    transfers[i]->reset_answer();
     auto active = std::make_unique<Active>();
-    active->transfer = transfer;
-    active->done = [&] {
-      const std::lock_guard lock(mutex);
-      if (--left == 0) all_done.notify_one();
-    };
+    active->transfer = transfers[i];
+    active->done = [&waiting] { waiting.done(); };
+    if (transfers[i]->arrived) active->arrived = [&waiting, i](uint64_t count) { waiting.arrived(i, count); };
     Loop::shared().begin(std::move(active));
   }
-  std::unique_lock lock(mutex);
-  all_done.wait(lock, [&] { return left == 0; });
+  waiting.wait();
 }
 
 }  // namespace

@@ -37,6 +37,10 @@ struct Transfer {
   std::function<void(Transfer&)> prepare;
   // An answer that is to be tried again, besides those that always are (5xx, 429, lost connections). May throw.
   std::function<bool(Transfer&)> again;
+  // Called on the caller's thread while more comes, about every 4 MiB: the first `count` bytes of `into` are there. Must not throw. A new try
+  // begins at 0 again. A server that answers a request for a range with the whole file is not heard before its end.
+  std::function<void(uint64_t count)> arrived;
+  bool ranged = false;  // HTTP: a part is asked for
 
   // Answered:
   int status = 0;       // of HTTP; 200 of a completed sftp transfer, 404 and 403 where that says so; 0: no complete answer

@@ -44,6 +44,7 @@ class WebStore final : public Store {
   std::shared_ptr<Transfer> reading(const StoreUrl& url, uint64_t offset, uint64_t size, const StoredInfo& info) override {
     auto transfer = std::make_shared<Transfer>(request(url));
     if (!info.whole) {
+      transfer->ranged = true;
       transfer->headers = {"Range: bytes=" + std::to_string(offset) + "-" + std::to_string(offset + size - 1)};
       // 412 says that it is another file by now.
       if (info.version.starts_with('"')) transfer->headers.push_back("If-Match: " + info.version);
