@@ -245,6 +245,9 @@ ENGINES = {
 
 def engines(part, _):
     """Spark, Ray, Dask and etcd, the real ones, and the schemas of Kubernetes and CloudFormation; in virtual environments in build/engines."""
+    status, output = run(["ninja", "-C", BUILD, "tests/cluster/lease_tool", "repl/perigee"])
+    if status:
+        return part.fail("build", output)
     for name, (packages, needed) in ENGINES.items():
         folder = BUILD / "engines" / name.removesuffix("_test.py")
         installed = folder / "installed"

@@ -143,6 +143,32 @@ def a_stopped_coordinator_loses_the_run():
         assert took <= (20 if busy else 8), took
 
 
+def no_stale_commit_in_a_thousand_tries():
+    """Two processes want the same hundred runs. The one that has most is stopped for longer than a lease lives; the other takes them over, and
+    the one that wakes tries at once to commit for each. What anybody could have committed under a generation lies before what the next could."""
+    tool = pathlib.Path(harness.program()).parents[1] / "tests" / "cluster" / "lease_tool"
+    names, turns = range(100), 11
+    processes = [subprocess.Popen([tool, etcd.address("/tries"), str(len(names))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                 for _ in range(2)]
+    time.sleep(6)
+    for turn in range(turns):
+        stopped = processes[turn % 2]
+        os.kill(stopped.pid, signal.SIGSTOP)
+        time.sleep(8)
+        os.kill(stopped.pid, signal.SIGCONT)
+        time.sleep(1)
+    output = [process.communicate(timeout=60)[0].splitlines() for process in processes]
+    tries = sum(int(line.split()[1]) for lines in output for line in lines if line.startswith("tries"))
+    held = sorted(tuple(map(int, line.split())) for lines in output for line in lines if not line.startswith("tries"))
+    takeovers = 0
+    for (run, generation, _, last), (next_run, next_generation, first, _) in zip(held, held[1:]):
+        if run == next_run:
+            takeovers += 1
+            assert generation < next_generation and last < first, f"run {run}: generation {generation} could commit beside {next_generation}"
+    print(f"# {tries} tries to commit after a stop, {takeovers} takeovers, none stale", flush=True)
+    assert tries >= 1000 and {run for run, *_ in held} == set(names), (tries, len(held))
+
+
 def a_killed_coordinator_is_resumed_elsewhere():
     with Cluster() as cluster:
         cluster.write_job(epochs=200)
@@ -303,6 +329,7 @@ if __name__ == "__main__":
             sys.exit(0)
         try:
             harness.main([registry_join_and_jobs, a_killed_leader_of_etcd_costs_nothing, a_stopped_coordinator_loses_the_run,
+                          no_stale_commit_in_a_thousand_tries,
                           a_killed_coordinator_is_resumed_elsewhere, while_etcd_is_away_nothing_is_committed, nonsense_is_one_error, users_log_in,
                           tls_with_certificates])
         finally:
