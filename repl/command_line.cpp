@@ -127,7 +127,9 @@ int run_command_line(int argc, char** argv) {
   declare_command_line(app, &words);
   if (const int code = parse(app, argc, argv); code >= 0) return code;
   try {
-    if (const auto extras = app.remaining(true); !extras.empty()) {
+    auto extras = app.remaining(true);
+    std::erase(extras, "--");  // what is behind it is no option
+    if (!extras.empty()) {
       explain_extras(app, extras);
       return static_cast<int>(ErrorKind::usage);
     }

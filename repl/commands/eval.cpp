@@ -6,7 +6,7 @@
 
 #include "repl/commands/command.h"
 #include "repl/commands/load.h"
-#include "repl/commands/slices.h"
+#include "repl/commands/predict/slices.h"
 #include "repl/display/display.h"
 #include "repl/signals.h"
 #include "repl/standard_input.h"

@@ -237,6 +237,7 @@ def alone(part, slice):
 # Each test of tests/cluster/engines with what PyPI has for it, and the program that a Debian package has.
 ENGINES = {
     "etcd_test.py": ([], None),
+    "cloud_test.py": (["boto3"], None),
     "submit_test.py": (["kubernetes-validate==1.37.0", "kubeflow-trainer-api==2.3.0", "cfn-lint", "pyyaml"], None),
     "recipes_test.py": (["ray==2.60.0", "distributed"], None),
     "spark_test.py": (["pyspark==4.3.0", "pyarrow", "pandas<3", "numpy"], ("java", "default-jre-headless")),

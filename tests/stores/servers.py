@@ -86,7 +86,7 @@ class Process:
 
 
 class Moto(Process):
-    """S3, STS and IAM. After the first four calls every signature is verified."""
+    """S3, STS, IAM and EC2. After the first calls every signature is verified."""
     BUCKET = "bucket"
 
     def __init__(self, folder):
@@ -98,13 +98,13 @@ class Moto(Process):
         self.python, self.port = python, free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.start([python, CACHE / "moto" / "bin" / "moto_server", "-H", "127.0.0.1", "-p", self.port], folder / "moto.log",
-                   env={**os.environ, "INITIAL_NO_AUTH_ACTION_COUNT": "8"})
+                   env={**os.environ, "INITIAL_NO_AUTH_ACTION_COUNT": "10"})
         wait_for("moto", lambda: urllib.request.urlopen(self.url + "/moto-api/", timeout=1).status == 200, 60)
         setup = """
 import boto3, json, sys
 k = dict(endpoint_url=sys.argv[1], region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
 iam, names = boto3.client("iam", **k), []
-for name, allowed in (("full", ["s3:*", "sts:*"]), ("reader", ["s3:ListAllMyBuckets"])):
+for name, allowed in (("full", ["s3:*", "sts:*", "ec2:*", "iam:PassRole"]), ("reader", ["s3:ListAllMyBuckets"])):
     iam.create_user(UserName=name)
     policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": allowed, "Resource": "*"}]}
     iam.put_user_policy(UserName=name, PolicyName="p", PolicyDocument=json.dumps(policy))
@@ -112,6 +112,8 @@ for name, allowed in (("full", ["s3:*", "sts:*"]), ("reader", ["s3:ListAllMyBuck
     if name == "full":
         role = iam.create_role(RoleName="role", AssumeRolePolicyDocument=json.dumps(policy))["Role"]["Arn"]
         iam.put_role_policy(RoleName="role", PolicyName="p", PolicyDocument=json.dumps(policy))
+iam.create_instance_profile(InstanceProfileName="perigee")
+iam.add_role_to_instance_profile(InstanceProfileName="perigee", RoleName="role")
 s3 = dict(k, aws_access_key_id=names[0]["AccessKeyId"], aws_secret_access_key=names[0]["SecretAccessKey"])
 boto3.client("s3", **s3).create_bucket(Bucket="bucket")
 print(json.dumps([[n["AccessKeyId"], n["SecretAccessKey"]] for n in names]))

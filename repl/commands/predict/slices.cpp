@@ -1,4 +1,4 @@
-#include "repl/commands/slices.h"
+#include "repl/commands/predict/slices.h"
 
 #include <fcntl.h>
 #include <signal.h>
