@@ -8,6 +8,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).with_name("errors")))
+import error_cloud  # noqa: E402
 import error_commands  # noqa: E402
 import error_layers  # noqa: E402
 import error_lua  # noqa: E402
@@ -482,6 +483,6 @@ CASES += [
         loss='{ kind = { type = "cross_entropy", target = "c" }, size = { type = "mse", target = "v" } }'),
 ]
 CASES += [script(f"training: {cause}", place, cause, hint, fix, **parts) for place, cause, fix, hint, parts in error_training.JOBS]
-CASES += error_sources.CASES + error_programs.CASES + error_networks.CASES + error_lua.CASES + error_commands.CASES + error_models.CASES + error_texts.CASES + error_vectors.CASES
+CASES += error_sources.CASES + error_programs.CASES + error_networks.CASES + error_lua.CASES + error_cloud.CASES + error_commands.CASES + error_models.CASES + error_texts.CASES + error_vectors.CASES
 CASES += error_sound.CASES + error_unsupervised.CASES
 CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in error_natives.PROMPTS + error_sequences.PROMPTS]
