@@ -15,6 +15,7 @@
 #include "lua/state.h"
 #include "lua/tensor.h"
 #include "lua/text/generate.h"
+#include "src/core/elsewhere.h"
 #include "src/core/error.h"
 #include "src/data/transform.h"
 #include "src/graph/op.h"
@@ -128,7 +129,7 @@ int outer_op_names(lua_State* L) {
   return 1;
 }
 
-// native.nearest(name, {known, ...}): "did you mean 'x'?" or ""
+// native.nearest(name, {known, ...}): "did you mean 'x'?", how a thing that other libraries call so is said here, or ""
 int nearest(lua_State* L) {
   const std::string name = luaL_checkstring(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -139,7 +140,8 @@ int nearest(lua_State* L) {
     lua_pop(L, 1);
   }
   std::sort(known.begin(), known.end());  // pairs() gives them in another order in every process
-  const std::string hint = nearest_hint(name, known);
+  std::string hint = advice_elsewhere(name, known);
+  if (hint.empty()) hint = nearest_hint(name, known);
   lua_pushlstring(L, hint.data(), hint.size());
   return 1;
 }

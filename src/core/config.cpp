@@ -31,6 +31,12 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
+// What is missing is told in the words of help.
+std::string doc_of(const Schema* schema, std::string_view key) {
+  const Option* option = schema != nullptr ? schema->find(key) : nullptr;
+  return option != nullptr && *option->doc != 0 ? std::string(key) + ": " + option->doc : "";
+}
+
 }  // namespace
 
 Config::Config(const Json& json, std::string where, ErrorKind kind)
@@ -82,7 +88,7 @@ int64_t Config::integer_in(std::string_view key, int64_t low, int64_t high) cons
   Json kept;
   const Json* found = value_or_default(key, &kept);
   const std::string expected = low == INT64_MIN && high == INT64_MAX ? "an integer" : range_text(low, high);
-  if (found == nullptr) fail(key, "is missing", "", expected);
+  if (found == nullptr) fail(key, "is missing", "", expected, doc_of(schema_, key));
   int64_t value = 0;
   if (!integral(*found, value)) fail(key, "has the wrong type", shown(*found), expected);
   if (value < low || value > high) fail(key, "is out of range", std::to_string(value), expected);
@@ -96,7 +102,7 @@ int64_t Config::integer_in(std::string_view key, int64_t low, int64_t high, int6
 double Config::number(std::string_view key) const {
   Json kept;
   const Json* found = value_or_default(key, &kept);
-  if (found == nullptr) fail(key, "is missing", "", "a number");
+  if (found == nullptr) fail(key, "is missing", "", "a number", doc_of(schema_, key));
   if (!found->is_number()) fail(key, "has the wrong type", shown(*found), "a number");
   return found->as_number();
 }
@@ -116,7 +122,7 @@ bool Config::boolean(std::string_view key, bool fallback) const { return has(key
 bool Config::boolean(std::string_view key) const {
   Json kept;
   const Json* found = value_or_default(key, &kept);
-  if (found == nullptr) fail(key, "is missing", "", "true or false");
+  if (found == nullptr) fail(key, "is missing", "", "true or false", doc_of(schema_, key));
   if (!found->is_bool()) fail(key, "has the wrong type", shown(*found), "true or false");
   return found->as_bool();
 }
@@ -124,7 +130,7 @@ bool Config::boolean(std::string_view key) const {
 std::string Config::string(std::string_view key) const {
   Json kept;
   const Json* found = value_or_default(key, &kept);
-  if (found == nullptr) fail(key, "is missing", "", "a string");
+  if (found == nullptr) fail(key, "is missing", "", "a string", doc_of(schema_, key));
   if (!found->is_string()) fail(key, "has the wrong type", shown(*found), "a string");
   return found->as_string();
 }
@@ -181,7 +187,8 @@ Config Config::object(std::string_view key) const {
 }
 
 Config Config::element(const Json& item, const std::string& label) const {
-  return Config(item, where_.empty() ? label : where_ + ": " + label, kind_);
+  const bool again = where_ == label || where_.ends_with(": " + label);  // a source of a source of a source
+  return Config(item, where_.empty() || again ? (again ? where_ : label) : where_ + ": " + label, kind_);
 }
 
 void Config::reject_unread() const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/core/elsewhere.h"
 #include "src/core/known_hint.h"
 
 namespace perigee {
@@ -51,6 +52,7 @@ Error Error::within(std::string_view outer) const {
 
 std::string nearest_hint(std::string_view name, const std::vector<std::string>& known) {
   if (name.size() > 64) return "";  // the distance is quadratic, and no typing error is that long
+  if (std::string other = meant_elsewhere(name, known); !other.empty()) return other;
   std::vector<std::pair<size_t, std::string>> near;
   const std::string plain = lower_case(name);
   for (const auto& candidate : known) {

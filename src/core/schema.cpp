@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/core/elsewhere.h"
+
 namespace perigee {
 namespace {
 
@@ -141,7 +143,8 @@ Error unknown_key(const std::string& key, const Json& object, const Schema& sche
   std::vector<std::string> others;  // a key that is given cannot have been meant
   for (const std::string& name : schema.names())
     if (object.find(name) == nullptr) others.push_back(name);
-  std::string hint = nearest_hint(key, others);
+  std::string hint = advice_elsewhere(key, others);
+  if (hint.empty()) hint = nearest_hint(key, others);
   if (hint.empty()) {
     // The nearest name says enough where there is one.
     std::vector<const char*> own;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/core/config.h"
+#include "src/core/elsewhere.h"
 #include "src/core/error.h"
 #include "src/data/sharded_order.h"
 #include "src/data/transform.h"
@@ -97,7 +98,10 @@ bool is_option_of_type(const Json& object, const std::string& key) {
 
 [[noreturn]] void unknown_key(const std::string& path, const std::string& key, const std::vector<std::string>& known) {
   constexpr size_t kMostListed = 24;
-  const std::string meant = setting_meant_by(path), hint = meant.empty() ? nearest_hint(key, known) : "did you mean '" + meant + "'?";
+  const std::string meant = setting_meant_by(path), said = advice_elsewhere(key, known),
+                    hint = !meant.empty() ? "did you mean '" + meant + "'?"
+                           : said.empty() ? nearest_hint(key, known)
+                                          : said;
   std::string names;
   if (hint.empty() && known.size() <= kMostListed)
     for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
