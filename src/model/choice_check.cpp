@@ -7,6 +7,7 @@
 #include "kernels/convert.h"
 #include "kernels/dtype_kinds.h"
 #include "src/core/error.h"
+#include "src/model/widen_hint.h"
 #include "src/tensor/bytes.h"
 
 namespace perigee {
@@ -15,17 +16,6 @@ namespace {
 constexpr int64_t kSampled = 256;  // examples that are looked at where reading one takes time
 
 std::string range_text(int64_t low, int64_t count) { return std::to_string(low) + " to " + std::to_string(low + count - 1); }
-
-// Says how `outputs` become `classes`, or more where that is 0.
-std::string widen_hint(const Model& model, int64_t outputs, int64_t classes) {
-  const std::string wanted = classes > 0 ? std::to_string(classes) : "more";
-  for (auto layer = model.layers().rbegin(); layer != model.layers().rend(); ++layer) {
-    if (layer->parameters == 0 || layer->outputs.empty() || layer->outputs[0].rank() == 0 || layer->outputs[0][0] != outputs) continue;
-    const std::string spelling = layer->type == "dense" && classes > 0 ? ": pg.dense { " + wanted + " }" : "";
-    return "give layer '" + layer->name + "' " + wanted + " outputs" + spelling;
-  }
-  return "give the network " + wanted + " outputs";
-}
 
 // A buffer for one example of a source, and where its fields lie.
 struct ExampleRoom {
@@ -97,6 +87,16 @@ void refuse_surplus(const Model& model, const DataSource& source, size_t index, 
 }
 
 }  // namespace
+
+std::string widen_hint(const Model& model, int64_t outputs, int64_t classes) {
+  const std::string wanted = classes > 0 ? std::to_string(classes) : "more";
+  for (auto layer = model.layers().rbegin(); layer != model.layers().rend(); ++layer) {
+    if (layer->parameters == 0 || layer->outputs.empty() || layer->outputs[0].rank() == 0 || layer->outputs[0][0] != outputs) continue;
+    const std::string spelling = layer->type == "dense" && classes > 0 ? ": pg.dense { " + wanted + " }" : "";
+    return "give layer '" + layer->name + "' " + wanted + " outputs" + spelling;
+  }
+  return "give the network " + wanted + " outputs";
+}
 
 ChoiceCheck::ChoiceCheck(const Model& model, const DataSource& source, const std::string& where) {
   for (const ChoosingInput& input : model.choosing()) {

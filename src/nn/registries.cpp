@@ -1,5 +1,6 @@
 // Looking things up in the generated tables.
 #include "src/core/error.h"
+#include "src/nn/activations.h"
 #include "src/nn/initializer.h"
 #include "src/nn/layer.h"
 #include "src/nn/loss.h"
@@ -7,15 +8,26 @@
 namespace perigee {
 namespace {
 
+// An activation in the place of a layer.
+std::string activation_hint(std::string_view name) {
+  for (const ActivationDef& def : all_activations())
+    if (name == def.name)
+      return "as a layer it is {\"type\": \"activation\", \"activation\": \"" + std::string(name) + "\"}, or \"activation\": \"" +
+             std::string(name) + "\" in the layer before it";
+  return "";
+}
+
 template <class Def>
-const Def& named(std::span<const Def* const> all, std::string_view name, const char* kind) {
+const Def& named(std::span<const Def* const> all, std::string_view name, const char* kind,
+                 std::string (*other)(std::string_view) = nullptr) {
   std::vector<std::string> known;
   for (const Def* def : all) {
     if (name == def->name) return *def;
     known.push_back(def->name);
   }
   constexpr size_t kListed = 40;  // more would hide the message
-  std::string listed, hint = nearest_hint(name, known);
+  std::string listed, hint = other != nullptr ? other(name) : "";
+  if (hint.empty()) hint = nearest_hint(name, known);
   for (const std::string& each : known) listed += (listed.empty() ? "one of " : ", ") + each;
   throw Error(ErrorKind::model, {.what = std::string("there is no ") + kind + " '" + std::string(name.substr(0, 100)) + "'",
                                  .expected = hint.empty() && known.size() <= kListed ? listed : "",
@@ -37,7 +49,7 @@ constexpr Option kCommonOptions[] = {
 
 }  // namespace
 
-const LayerDef& layer_named(std::string_view name) { return named(all_layers(), name, "layer"); }
+const LayerDef& layer_named(std::string_view name) { return named(all_layers(), name, "layer", activation_hint); }
 const LossDef& loss_named(std::string_view name) { return named(all_losses(), name, "loss"); }
 const InitializerDef& initializer_named(std::string_view name) { return named(all_initializers(), name, "initializer"); }
 

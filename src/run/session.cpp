@@ -11,6 +11,7 @@
 #include "src/model/evaluator.h"
 #include "src/train/batch_statistics.h"
 #include "src/train/run_details.h"
+#include "src/train/target_check.h"
 
 namespace perigee {
 
@@ -39,6 +40,14 @@ void warn_of_slow_precision(Trainer& trainer) {
   warn(place.parts().where + ": \"" + name + "\" has no fast kernels on a CPU: " + std::to_string(slow) + " of the " +
        std::to_string(plan->steps().size()) + " kernels of a step are plain loops, which often take 10 to 100 times as long; train with " +
        "precision = \"float32\"" + (job.half() ? ", or on a GPU" : ""));
+}
+
+// A run that has ended is resumed to train on: with more epochs than it was told.
+void warn_of_no_rest(const Trainer& trainer, const std::string& resumed_from) {
+  const Json* epochs = trainer.job().json().find("epochs");
+  const int64_t made = epochs && epochs->is_int() && epochs->as_int() > 0 ? epochs->as_int() : 1;
+  warn(resumed_from + ": nothing is left to train: the run has made all " + std::to_string(trainer.position().step) + " steps of its " +
+       std::to_string(made) + (made == 1 ? " epoch" : " epochs") + "; it trains on with --epochs " + std::to_string(2 * made));
 }
 
 // The part of the data that the page shows.
@@ -80,6 +89,8 @@ void Session::prepare() {
   }
   if (const std::string line = line_of_targets(trainer_->train_source().traits().remarks); !line.empty())
     warn(job.placed(Error(ErrorKind::data, {job.where() + ": data", line})).what());
+  for (const std::string& line : lines_of_classes(trainer_->shape(), trainer_->train_source()))
+    warn(job.placed(Error(ErrorKind::data, {job.where() + ": loss", line})).what());
   const EvaluationTask on_training{.classes = trainer_->shape().spec().classes};
   judge_ = std::make_unique<EpochJudge>(job, [&](const std::string& part) -> std::optional<EvaluationTask> {
     if (part == "train") return on_training;
@@ -167,6 +178,7 @@ void Session::resume() {
     extra = load_checkpoint(*trainer_, options_.resume);
     resumed_from_ = options_.resume;
   }
+  if (trainer_->finished() && phases_ == 0) warn_of_no_rest(*trainer_, resumed_from_);
   if (!extra.is_object()) return;
   log_->restore(extra);
   if (const Json* state = extra.find("early_stopping"); state && state->is_object()) judge_->restore(*state);

@@ -33,6 +33,9 @@ bool balance(Json& loss, const DataSource& train, const std::string& where, cons
   const Json* wanted = loss.is_object() ? loss.find("class_weight") : nullptr;
   if (!wanted || wanted->is_null()) return false;
   const Config config(loss, where);
+  if (!wanted->is_string())
+    config.fail("class_weight", "is no list of weights", shown(*wanted), "\"balanced\"",
+                "weights = { 1, 2, 3 } gives a number for each class");
   config.choice("class_weight", "balanced", {"balanced"});
   if (const Json* given = loss.find("weights"); given && !given->is_null())
     config.fail("class_weight", "and 'weights' both say how much a class counts", "both", "one of them");

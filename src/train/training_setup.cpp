@@ -17,6 +17,7 @@
 #include "src/nn/describe.h"
 #include "src/train/class_weights.h"
 #include "src/train/device/host_only.h"
+#include "src/train/target_check.h"
 
 namespace perigee {
 
@@ -45,6 +46,26 @@ int input_field(const Job& job, const DataSource& source, const std::string& nam
     Error::Parts parts = error.parts();
     parts.got = std::exchange(parts.where, input_place(*job.json().find("network"), name, job.where() + ": inputs"));
     throw job.placed(Error(error.kind(), std::move(parts)));
+  }
+}
+
+// The field that a loss compares with. Pictures and recordings have one where they lie in folders of classes.
+int target_field(const DataSource& source, const std::string& name, const std::string& where) {
+  try {
+    return static_cast<int>(field_index(source, name));
+  } catch (const Error& error) {
+    const std::string of = source.traits().description,
+                      own = "target = \"" + source.fields()[0].name + "\" is of a network that foretells its input";
+    Error::Parts parts = error.parts();
+    parts.where = where;
+    parts.got = of;
+    if (parts.hint.empty()) {
+      const bool folders = of.find("images (") != of.npos || of.find("audio (") != of.npos;
+      parts.hint =
+          (folders ? "the names of folders are the classes: put the files of each class into a folder of its own inside of it; " : "") +
+          own;
+    }
+    throw Error(error.kind(), std::move(parts));
   }
 }
 
@@ -149,6 +170,7 @@ void TrainingSetup::open() {
   weights.emplace(*model, *source);
   check_freeze(config);
   scale_rates(config);
+  refuse_classes_as_amounts(*model, *source, job.where() + ": loss");
   choices.emplace(*model, *source, job.where() + ": loss");
   math = &block_math(model->params().dtype());
   make_optimizer();
@@ -181,7 +203,7 @@ void TrainingSetup::read_losses(const Config& config, ModelSpec* spec) {
   const Json& loss = *given;
   const std::string main_target = config.string("target", "y");
   const auto input_of = [&](const std::string& name) {
-    target_fields.push_back(field_index(*source, name));
+    target_fields.push_back(target_field(*source, name, job.where() + ": data: train"));
     const Field& field = source->fields()[static_cast<size_t>(target_fields.back())];
     return NetworkInput{field.name, {field.dtype, field.shape}};
   };

@@ -22,6 +22,20 @@ std::vector<int64_t> inner_axes(Value x) {
 
 }  // namespace
 
+namespace {
+
+// Which of both to change, where each example has a row of numbers.
+std::string size_hint(Value output, Value target) {
+  if (output.rank() != 2 || target.rank() > 2 || target.rank() < 1) return "";
+  const int64_t outputs = output.shape()[1], numbers = target.rank() == 2 ? target.shape()[1] : 1;
+  const std::string wanted = std::to_string(numbers);
+  return "the network has " + std::to_string(outputs) + (outputs == 1 ? " output" : " outputs") + ", and the target " + wanted +
+         (numbers == 1 ? " number" : " numbers") + " in each example: give the last layer " + wanted +
+         (numbers == 1 ? " output" : " outputs") + ": pg.dense { " + wanted + " }";
+}
+
+}  // namespace
+
 Value before_link(Value output, const std::string& link) {
   Graph& graph = output.graph();
   const Node& node = graph.node(output.id());
@@ -40,7 +54,8 @@ Value matched_target(const Config& options, Value output, Value target) {
       value.shape().elements() == output.shape().elements() && value.rank() > 0 && value.shape()[0] == output.shape()[0];
   const bool column = (value.rank() == 1 && output.rank() == 2) || (value.rank() == 2 && output.rank() == 1);
   if (same_count && column) return reshape(value, output.shape());
-  misfit(options, output, target, output.shape().text(), is_floating(target.dtype()) ? "" : "class labels take loss = \"cross_entropy\"");
+  misfit(options, output, target, output.shape().text(),
+         is_floating(target.dtype()) ? size_hint(output, target) : "class labels take loss = \"cross_entropy\"");
 }
 
 Value class_target(const Config& options, Value output, Value target) {
