@@ -158,7 +158,8 @@ int csv_table(lua_State* L) {
   const auto most = static_cast<int64_t>(luaL_checknumber(L, 4));
   expect_there(path);
   const FileContent content = FileContent::open(path, uint64_t{1} << 34);
-  const CsvTable table = parse_csv(as_text(content.bytes()), path, delimiter, lua_toboolean(L, 3) != 0);
+  CsvTable table = parse_csv(as_text(content.bytes()), path, delimiter, lua_toboolean(L, 3) != 0);
+  tell_apart(table.header);  // as those of a source
   lua_pushnumber(L, static_cast<double>(table.rows));
   lua_pushnumber(L, static_cast<double>(table.columns));
   push_row(L, std::vector<std::string_view>(table.header.begin(), table.header.end()));

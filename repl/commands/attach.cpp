@@ -8,6 +8,7 @@
 #include "repl/console/console.h"
 #include "src/core/error.h"
 #include "src/io/file.h"
+#include "src/io/nearby.h"
 
 namespace perigee {
 namespace {
@@ -52,9 +53,10 @@ void check_coordinator() {
 
 int run() {
   if (!folder_exists(address) && address.find(':') == std::string::npos)
-    throw Error(
-        ErrorKind::usage,
-        {.where = address, .what = "there is no folder of this name", .expected = "the folder of a run, or HOST:PORT of a coordinator"});
+    throw Error(ErrorKind::usage, {.where = address,
+                                   .what = "there is no folder of this name",
+                                   .expected = "the folder of a run, or HOST:PORT of a coordinator",
+                                   .hint = nearby_hint(address)});
   if (!folder_exists(address)) check_coordinator();
   else if (!file_exists(address + "/log.jsonl"))
     throw Error(ErrorKind::usage,

@@ -13,6 +13,7 @@
 #include "repl/signals.h"
 #include "src/core/error.h"
 #include "src/io/file.h"
+#include "src/io/nearby.h"
 #include "src/run/run_file.h"
 #include "src/run/run_folder.h"
 
@@ -40,7 +41,8 @@ std::string folder_to_watch() {
   if (folder.empty())
     throw Error(ErrorKind::usage, {"watch", "there is no run in runs/", "", "a run folder", "name it: perigee watch RUN"});
   if (!file_exists(folder + "/log.jsonl"))
-    throw Error(ErrorKind::usage, {folder, "there is no run in this folder", "", "a folder with log.jsonl"});
+    throw Error(ErrorKind::usage, {folder, "there is no run in this folder", "", "a folder with log.jsonl",
+                                   folder_exists(folder) ? "" : nearby_hint(folder)});
   return folder;
 }
 

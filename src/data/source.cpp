@@ -6,6 +6,7 @@
 
 #include "src/data/transform.h"
 #include "src/io/file.h"
+#include "src/io/nearby.h"
 
 namespace perigee {
 namespace {
@@ -43,6 +44,7 @@ std::string missing_file_hint(const Config& config, const std::string& folder) {
   for (const auto& [key, value] : config.json().as_object()) {
     const bool is_path = value.is_string() && key != "type" && !value.as_string().starts_with('/');
     if (!is_path || value.as_string().find_first_of("/.") == std::string::npos || exists(path_in(folder, value.as_string()))) continue;
+    if (std::string near = nearby_hint(path_in(folder, value.as_string())); !near.empty()) return near;
     const std::string name = value.as_string(), start = "'" + name + "' is looked for from " + (folder == "." ? "this folder" : folder);
     if (shared == nullptr || *shared == 0)
       return start + "; shared data are found by pg.data_path \"" + name + "\" once PERIGEE_DATA names their folder";
@@ -86,6 +88,7 @@ const SourceDef& source_named(const std::string& type) {
 }
 
 SourcePtr open_source(const Config& config, const std::string& folder) {
+  if (!config.has("type")) config.fail("type", "is missing", "", "the name of a data source, such as \"csv\" or \"images\"");
   const std::string type = config.string("type");
   std::vector<std::string> names;
   for (const SourceDef* def : source_defs()) {

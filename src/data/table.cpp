@@ -147,6 +147,7 @@ Table csv_table(std::string_view text, std::shared_ptr<const void> owner, const 
   struct Kept {
     std::shared_ptr<const void> owner;
     CsvTable parsed;
+    Texts numbers;  // with decimal points
   };
   auto kept = std::make_shared<Kept>();
   kept->owner = std::move(owner);
@@ -159,7 +160,11 @@ Table csv_table(std::string_view text, std::shared_ptr<const void> owner, const 
                                   .what = table.named ? "the table has a header line and no rows" : "the table has no rows",
                                   .expected = "at least one row"});
   for (int64_t c = 0; table.names.size() < static_cast<size_t>(table.columns); ++c) table.names.push_back("c" + std::to_string(c));
+  table.equal_name = tell_apart(table.names);
   table.cells = std::move(parsed.cells);
+  if (format.decimal == ',')
+    for (std::string_view& cell : table.cells)
+      if (std::string number = without_decimal_comma(cell); !number.empty()) cell = kept->numbers.keep(std::move(number));
   table.lines = std::move(parsed.lines);
   table.owner = std::move(kept);
   return table;

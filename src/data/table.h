@@ -16,6 +16,7 @@ struct Table {
   std::string where;               // begins error messages: "iris.csv"
   std::vector<std::string> names;  // of the columns; c0, c1, ... where the data do not name them
   bool named = false;              // the data name their columns
+  std::string equal_name;          // that several columns had, before the later ones were renamed; empty: none
   int64_t columns = 0, rows = 0;
   std::vector<std::string_view> cells;  // row-major; in what `owner` holds. No data: null in JSON. kNoCell: the record lacks the key
   std::vector<int64_t> lines;           // of each row's beginning, from 1; for records their numbers
@@ -33,6 +34,7 @@ bool is_no_cell(std::string_view cell);
 
 struct CsvFormat {
   char delimiter = ',';
+  char decimal = '.';                 // or ',': of numbers, "3,5"
   std::optional<bool> header;         // none: found out
   std::vector<std::string> expected;  // columns that the reader knows by name: a first line that names one of them is a header
 };

@@ -274,6 +274,7 @@ class TableReader {
       if (different.size() <= kMaxCategories && !different.contains(cell)) different.emplace(cell, value);
     }
     const bool numbers = words == 0;
+    refuse_decimal_commas(meaning, first_word);
     const bool told = std::find(categorical_.begin(), categorical_.end(), meaning.column) != categorical_.end();
     const bool few = whole && different.size() <= kFewIntegers;
     meaning.category = is_target ? (task_ == "classify" || (task_ == "auto" && (!numbers || few))) : told || !numbers;
@@ -297,6 +298,29 @@ class TableReader {
     for (auto& [number, word] : sorted) meaning.categories.push_back(std::move(word));
   }
 
+  // Numbers with decimal commas would be categories, each different number one of them.
+  void refuse_decimal_commas(const Meaning& meaning, int64_t first_word) const {
+    if (first_word < 0 || std::find(categorical_.begin(), categorical_.end(), meaning.column) != categorical_.end()) return;
+    double value = 0;
+    for (const int64_t r : rows_) {
+      const std::string_view cell = table_.cell(r, meaning.column);
+      if (!is_missing(cell) && !csv_number(cell, value) && without_decimal_comma(cell).empty()) return;
+    }
+    throw Error(ErrorKind::data, {.where = at(first_word, meaning.column),
+                                  .what = "the numbers have decimal commas",
+                                  .got = "'" + std::string(table_.cell(first_word, meaning.column)).substr(0, 60) + "'",
+                                  .expected = "decimal points",
+                                  .hint = decimal_hint(meaning.name)});
+  }
+
+  // A table with steps comes here as records.
+  std::string decimal_hint(const std::string& name) const {
+    const std::string names = "; categorical says that names are meant";
+    if (!table_.of_records) return "decimal = \",\" reads them" + names;
+    return "a step makes numbers of them: steps = { { derive = { [\"" + name + "\"] = \"real(replace(`" + name + "`, ',', '.'))\" } } }" +
+           names;
+  }
+
   // One odd cell makes categories of a column of numbers, each different number one of them.
   void warn_of_words(const Meaning& meaning, int64_t row, int64_t words, int64_t rows) const {
     const std::string word = "'" + std::string(table_.cell(row, meaning.column)).substr(0, 60) + "'";
@@ -306,6 +330,7 @@ class TableReader {
   }
 
   void infer() {
+    if (!table_.equal_name.empty()) warn(line_of_equal_names(table_.where, table_.equal_name));
     for (Meaning& feature : features_) infer(feature, false);
     if (target_.column >= 0) infer(target_, true);
   }
@@ -347,7 +372,10 @@ class TableReader {
     if (is_missing(cell)) return meaning.mean;
     if (!csv_number(cell, value))
       throw Error(ErrorKind::data,
-                  {.where = at(row, meaning.column), .what = "this is no number", .got = "'" + std::string(cell.substr(0, 40)) + "'"});
+                  {.where = at(row, meaning.column),
+                   .what = "this is no number",
+                   .got = "'" + std::string(cell.substr(0, 40)) + "'",
+                   .hint = without_decimal_comma(cell).empty() ? "" : "write its decimals behind a point, as the training data have them"});
     return value;
   }
 
@@ -435,6 +463,12 @@ CsvFormat csv_format(const Config& config) {
   if (delimiter.size() != 1 || delimiter[0] == '"' || delimiter[0] == '\n' || delimiter[0] == '\r')
     config.fail("delimiter", "must be one character", "'" + delimiter + "'");
   CsvFormat format{.delimiter = delimiter[0]};
+  const std::string decimal = config.string("decimal", ".");
+  if (decimal != "." && decimal != ",") config.fail("decimal", "must be a point or a comma", "'" + decimal + "'", "\".\" or \",\"");
+  if (decimal[0] == format.delimiter)
+    config.fail("decimal", "is the delimiter too", "'" + decimal + "'", "",
+                "fields with decimal commas are separated otherwise: delimiter = \";\"");
+  format.decimal = decimal[0];
   if (config.has("header")) format.header = config.boolean("header", false);
   if (const Json* fitted = config.raw("fitted"); fitted != nullptr)
     if (const Json* columns = fitted->find("columns"); columns != nullptr && columns->is_array())

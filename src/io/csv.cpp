@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <set>
 
 #include "src/core/error.h"
 
@@ -129,6 +130,32 @@ class Parser {
 };
 
 }  // namespace
+
+std::string tell_apart(std::vector<std::string>& names) {
+  std::string first;
+  std::set<std::string> taken;
+  for (size_t c = 0; c < names.size(); ++c) {
+    if (names[c].empty() || taken.insert(names[c]).second) continue;
+    if (first.empty()) first = names[c];
+    while (!taken.insert(names[c]).second) names[c] += "_" + std::to_string(c);
+  }
+  return first;
+}
+
+std::string line_of_equal_names(const std::string& where, const std::string& name) {
+  return where + ": several columns are called '" + name.substr(0, 60) +
+         "'; those after the first get their number, from 0, behind it, as in '" + name.substr(0, 60) +
+         "_1'; give each a name of its own in the first line";
+}
+
+std::string without_decimal_comma(std::string_view text) {
+  const size_t comma = text.find(',');
+  if (comma == text.npos || comma == 0 || text.size() > 64 || text.find('.') != text.npos) return "";
+  std::string number(text);
+  number[comma] = '.';
+  double value = 0;
+  return csv_number(number, value) ? number : "";
+}
 
 CsvTable parse_csv(std::string_view text, const std::string& where, char delimiter, bool header) {
   return Parser(text, where, delimiter).run(header);

@@ -23,10 +23,18 @@ struct CsvTable {
 // `text` must outlive the table.
 CsvTable parse_csv(std::string_view text, const std::string& where, char delimiter, bool header);
 
+// Of columns with one name those after the first get their number, from 0, behind it: "a", "a_1". Empty names stay. The first name that several
+// columns have; empty: none.
+std::string tell_apart(std::vector<std::string>& names);
+// What is then said: "two columns are called 'a'; ...".
+std::string line_of_equal_names(const std::string& where, const std::string& name);
+
 // `delimiter = ";"` as a hint where the first line has more of another delimiter; else empty.
 std::string delimiter_hint(std::string_view text, char delimiter);
 
 // "12", "-1.5e3", "+7": the whole text a finite number.
 bool csv_number(std::string_view text, double& value);
+// "3,5" as "3.5", where the text is a number with a decimal comma; else empty.
+std::string without_decimal_comma(std::string_view text);
 
 }  // namespace perigee

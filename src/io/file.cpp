@@ -15,6 +15,7 @@
 
 #include "src/core/error.h"
 #include "src/io/confined.h"
+#include "src/io/nearby.h"
 #include "src/io/parts_file.h"
 #include "src/io/store/store.h"
 
@@ -143,14 +144,10 @@ void expect_there(const std::string& given) {
     if (stat_stored(path).kind == StoredKind::none) refuse_missing(parse_store_url(path));
     return;
   }
-  constexpr size_t kMostNames = 10000;
   namespace fs = std::filesystem;
   std::error_code status;
   if (file_exists(path) || fs::exists(path, status)) return;
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder_of(path), status))
-    if (names.size() < kMostNames) names.push_back(entry.path().filename().string());
-  std::string hint = nearest_hint(fs::path(path).filename().string(), names);
+  std::string hint = nearby_hint(path);
   if (hint.empty() && fs::path(path).is_relative()) hint = "relative paths begin at " + fs::current_path(status).string();
   throw Error(ErrorKind::data, {.where = path, .what = std::string("cannot be opened: ") + std::strerror(ENOENT), .hint = hint});
 }

@@ -14,6 +14,7 @@
 #include "src/io/codec/compress.h"
 #include "src/io/confined.h"
 #include "src/io/image.h"
+#include "src/io/nearby.h"
 #include "src/io/npy.h"
 #include "src/io/sound/sound.h"
 
@@ -70,7 +71,7 @@ Json data_description(const Json& job, const Json& fitted) {
 
 // How data of a kind are read, whichever they are: what another file of the kind takes from the job.
 std::span<const char* const> reading_options(const std::string& type) {
-  static constexpr const char* kCsv[] = {"delimiter", "header", "missing", "missing_values", "fitted"};
+  static constexpr const char* kCsv[] = {"decimal", "delimiter", "header", "missing", "missing_values", "fitted"};
   static constexpr const char* kText[] = {"unit", "lowercase", "unknown", "fitted"};
   static constexpr const char* kDocuments[] = {"text", "label", "fitted"};
   static constexpr const char* kAudio[] = {"label", "rate", "channels", "seconds", "lengths", "classes", "fitted"};
@@ -404,9 +405,9 @@ Records RecordReader::open_file(const std::string& path) const {
   if (folder_exists(path)) throw Error(ErrorKind::usage, {.where = path, .what = "is a folder", .expected = "a file"});
   if (!file_exists(path)) {
     const bool there = !file_identity(path).empty();
-    throw Error(
-        ErrorKind::usage,
-        {.where = path, .what = there ? "is no regular file" : "there is no such file", .hint = there ? "- reads standard input" : ""});
+    throw Error(ErrorKind::usage, {.where = path,
+                                   .what = there ? "is no regular file" : "there is no such file",
+                                   .hint = there ? "- reads standard input" : nearby_hint(path)});
   }
   const std::string suffix = suffix_of(path);
   RecordFormat format = RecordFormat::automatic;

@@ -12,18 +12,20 @@ SourcePtr open(const Config& config, const std::string& folder) {
 }
 
 constexpr const char* kPositional[] = {"file"};
-constexpr Option kOptions[] = {{"file", "file", nullptr, "the table, also .gz"},
-                               {"target", "column", "the last column", "what is foretold: a name or number; false: none"},
-                               {"weight", "column", "none", "how much each row counts: a name or number; it is no feature"},
-                               {"features", "list of columns", "all others", "what it is foretold from"},
-                               {"drop", "list of columns", "[]", "columns that are left out"},
-                               {"categorical", "list of columns", "[]", "columns of numbers that are names"},
-                               {"header", "boolean", "found out", "the first line names the columns"},
-                               {"delimiter", "string", ",", "the character between two fields"},
-                               {"missing", "name", "error", "what becomes of a gap", {}, {"error", "mean", "skip"}},
-                               {"missing_values", "list of names", "the empty text, NA, NaN, null, ?", "how a gap is written"},
-                               {"task", "name", "auto", "whether the target is a class", {}, {"auto", "classify", "regress"}},
-                               {"fitted", "table", "none", "what was learned from the training part"}};
+constexpr Option kOptions[] = {
+    {"file", "file", nullptr, "the table, also .gz"},
+    {"target", "column", "the last column", "what is foretold: a name or number; false: none"},
+    {"weight", "column", "none", "how much each row counts: a name or number; it is no feature"},
+    {"features", "list of columns", "all others", "what it is foretold from"},
+    {"drop", "list of columns", "[]", "columns that are left out"},
+    {"categorical", "list of columns", "[]", "columns of numbers that are names"},
+    {"header", "boolean", "found out", "the first line names the columns"},
+    {"delimiter", "string", ",", "the character between two fields"},
+    {"decimal", "name", ".", "what stands before the decimals of a number: \"3,5\" in many tables of Europe", {}, {".", ","}},
+    {"missing", "name", "error", "what becomes of a gap", {}, {"error", "mean", "skip"}},
+    {"missing_values", "list of names", "the empty text, NA, NaN, null, ?", "how a gap is written"},
+    {"task", "name", "auto", "whether the target is a class", {}, {"auto", "classify", "regress"}},
+    {"fitted", "table", "none", "what was learned from the training part"}};
 
 }  // namespace
 
@@ -32,7 +34,8 @@ const SourceDef source_csv{
     .type = "csv",
     .doc =
         "A table 'file' (also .gz). Options: target (the last column; a name or number; false: none), weight, features, drop, categorical, "
-        "header (found out), delimiter (','), missing ('error', 'mean' or 'skip'), missing_values, task ('auto', 'classify' or 'regress')",
+        "header (found out), delimiter (','), decimal ('.'), missing ('error', 'mean' or 'skip'), missing_values, task ('auto', 'classify' "
+        "or 'regress')",
     .schema = {.options = kOptions, .positional = kPositional},
     .open = open};
 

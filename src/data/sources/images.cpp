@@ -10,6 +10,7 @@
 #include "src/data/sources/picture_options.h"
 #include "src/io/confined.h"
 #include "src/io/image.h"
+#include "src/io/nearby.h"
 #include "src/io/store/store.h"
 
 namespace perigee {
@@ -96,7 +97,11 @@ std::vector<std::string> class_folders(const Config& config, const std::string& 
 
 SourcePtr open(const Config& config, const std::string& base) {
   const std::string folder = path_in(base, config.string("folder"));
-  if (!folder_exists(folder)) throw Error(ErrorKind::data, {.where = folder, .what = "there is no such folder"});
+  if (file_exists(folder) && !folder_exists(folder))
+    throw Error(ErrorKind::data,
+                {.where = folder, .what = "is a file", .expected = "a folder that has a folder of pictures for each class"});
+  if (!folder_exists(folder))
+    throw Error(ErrorKind::data, {.where = folder, .what = "there is no such folder", .hint = nearby_hint(folder)});
   PictureDecoder decoder(config);
   std::vector<std::string> classes = class_folders(config, folder);
   std::vector<ImageFolder::File> files;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "src/core/error.h"
+#include "src/core/warning.h"
 #include "src/data/table/byte_stream.h"
 #include "src/data/table/time_text.h"
 #include "src/io/csv.h"
@@ -224,6 +225,8 @@ void TableFile::look(const std::string& head) {
   }
   const std::vector<std::string> names = names_of(rows[0], header);
   guessed_ = !options_.schema;
+  if (std::vector<std::string> given = rows[0]; guessed_ && header)
+    if (const std::string equal = tell_apart(given); !equal.empty()) warn(line_of_equal_names(path_, equal));
   if (options_.schema) schema_ = *options_.schema;
   else
     for (size_t c = 0; c < columns; ++c) schema_.columns.push_back({.name = names[c], .type = types[c]});
