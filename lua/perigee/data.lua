@@ -187,6 +187,8 @@ end
 ---@return perigee.Source
 function data.concat(all) return source { type = "concat", sources = native.list(all) } end
 
+where.methods("source", Source, is_source)
+
 Source.__concat = function(a, b) return data.concat { a, b } end
 
 ---A file of the shared data: $PERIGEE_DATA/<name>, or <name> beside the script where the variable is not set; for sources and io.open alike.

@@ -184,6 +184,7 @@ local function entry_text(entry, width)
     for index, option in ipairs(entries.common) do names[index] = option.name end
     parts[#parts + 1] = show.wrap("every layer also takes " .. table.concat(names, ", "), width, 2)
   end
+  if entry.family == "source" and help.source_examples[entry.name] then parts[#parts + 1] = "example: " .. help.source_examples[entry.name] end
   if entry.example then parts[#parts + 1] = show.wrap("example: " .. help.call_text(entry.example, entry), width, 4) end
   return table.concat(parts, "\n") .. "\n"
 end
@@ -223,6 +224,43 @@ local function family_text(family, width)
   for name in pairs(family.members) do names[#names + 1] = name end
   table.sort(names)
   return show.wrap(("%-14s%s"):format(family.plural, table.concat(names, ", ")), width, 14)
+end
+
+-- As one begins with each data source; the others are methods of sources, or say all by their options.
+help.source_examples = {
+  arrays = 'pg.data.arrays { x = { { 0, 1 }, { 1, 1 } }, y = { 0, 1 } }',
+  audio = 'pg.data.audio { "words", rate = 16000 }',
+  cifar10 = 'pg.data.cifar10().train',
+  csv = 'pg.data.csv { "houses.csv", target = "price", task = "regress", missing = "mean" }',
+  digits = 'pg.data.digits().train',
+  documents = 'pg.data.documents { "letters", unit = "word" }',
+  idx = 'pg.data.idx { x = "images.idx.gz", y = "labels.idx.gz" }',
+  images = 'pg.data.images { "photos", size = { 32, 32 } }',
+  mnist = 'pg.data.mnist().train',
+  npy = 'pg.data.npy { x = "x.npy", y = "y.npy" }',
+  npz = 'pg.data.npz { "data.npz" }',
+  table = 'pg.data.table { "houses.parquet", target = "price" }',
+  text = 'pg.data.text { "shakespeare.txt", context = 64, parts = { train = 0.9, test = 0.1 } }.train',
+}
+
+-- What pg.data is: its sources with a sentence each, an example, and what becomes of a source.
+local function sources_text(members, width)
+  local names, widest = {}, 0
+  for name in pairs(members) do
+    names[#names + 1] = name
+    widest = math.max(widest, #name)
+  end
+  table.sort(names)
+  local parts = { show.wrap("pg.data: where examples come from. Each is a value: data = { train = pg.data.csv { ... }, batch = 32 }.", width, 0) }
+  for _, name in ipairs(names) do
+    local entry = by_function[rawget(members, name)]
+    local sentence = entry and help.sentence(entry):match "^.-[^%.]%.%f[%s%z]" or entry and help.sentence(entry) or ""
+    parts[#parts + 1] = show.wrap(("  %-" .. widest .. "s  %s"):format(name, sentence), width, widest + 4):gsub("%s+$", "")
+  end
+  parts[#parts + 1] = "example: " .. help.source_examples.csv
+  parts[#parts + 1] = show.wrap("?pg.data.csv lists the options of one. A source has methods: source:split { 0.8, 0.2, seed = 1 }, "
+    .. "source:map { ... }, source:take(100), source:head(5), source:fields(), #source, source[1].", width, 0)
+  return table.concat(parts, "\n") .. "\n"
 end
 
 -- A key of a job: what it is, the keys of its own where it is a section, what may stand there where it names a family.
@@ -324,9 +362,28 @@ local function fail(name)
   error(("there is no help for '%s'%s"):format(name, hint ~= "" and "; " .. hint or ""), 0)
 end
 
+---What a value is called, and the methods that it has beside those that everybody knows.
+---@param value any
+---@return string, table?
+function help.kind_of(value)
+  if tensor.is(value) then return "tensor" end
+  if data.is_source(value) then return "source of data", require("perigee.source").class end
+  if type(value) ~= "table" then return type(value) end
+  local meta = getmetatable(value)
+  local fields = type(meta) == "table" and rawget(meta, "__fields")
+  if require("perigee.network").about(value) and type(fields) == "table" then return "trained model", fields end
+  if layers.is_layer(value) then return "layer" end
+  if rawget(value, "type") == "sequential" or rawget(value, "type") == "graph" then
+    return "network", type(rawget(meta, "__index")) == "table" and rawget(meta, "__index") or nil
+  end
+  return "table"
+end
+
 local function value_text(name, value, width)
   for _, family in ipairs(families) do
-    if rawequal(value, family.members) then return family_text(family, width) .. "\n" end
+    if rawequal(value, family.members) then
+      return family.family == "source" and sources_text(family.members, width) or family_text(family, width) .. "\n"
+    end
   end
   if rawequal(value, pg.experiment) then return function_text(name, value, width) .. options_table(native.job_keys "", width) .. "\n" end
   if type(value) == "function" then return function_text(name, value, width) end
@@ -348,7 +405,20 @@ local function value_text(name, value, width)
         "\n" .. options_table(list, width) .. "\n"
     end
   end
-  return ("%s is a %s\n%s\n"):format(name, tensor.is(value) and "tensor" or type(value), show.value(value, width))
+  local kind, methods = help.kind_of(value)
+  local text = ("%s is a %s\n%s\n"):format(name, kind, show.value(value, width))
+  if not methods then return text end
+  local names = {}
+  for method, each in pairs(methods) do
+    if type(each) == "function" and method:sub(1, 2) ~= "__" then names[#names + 1] = method end
+  end
+  table.sort(names)
+  local fits, described = pcall(function() return data.is_source(value) and value:fields() or {} end)
+  for _, field in ipairs(fits and described or {}) do
+    text = text .. ("field %s: %s[%s]%s\n"):format(field.name, field.dtype, table.concat(field.shape, "x"),
+      (field.classes or 0) > 0 and (", a class of %d"):format(field.classes) or "")
+  end
+  return text .. show.wrap(("methods: %s; ?%s.%s says more"):format(table.concat(names, ", "), name, names[1]), width, 9) .. "\n"
 end
 
 ---The text that `?name` shows.
@@ -369,7 +439,9 @@ function help.text(name, width)
   if value == nil and not found then value = rawget(pg, name) end
   local last = path[#path]
   local ours = value == nil or rawequal(value, rawget(pg, last))
-  if ours and value ~= nil then value = tensor.methods[last] or value end
+  local is_family = false
+  for _, family in ipairs(families) do is_family = is_family or rawequal(value, family.members) end
+  if ours and value ~= nil and not is_family then value = tensor.methods[last] or value end
   local texts = {}
   if found then
     for _, entry in ipairs(found) do

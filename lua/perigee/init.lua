@@ -127,7 +127,8 @@ local function op_or(name, op, on_tensors, other)
     if any(trace.is_symbol, ...) then return (op or trace.unknown_method(name))(...) end
     if on_tensors and any(is_tensor_value, ...) then return on_tensors(...) end
     if other then return other(...) end
-    where.fail(("pg.%s is an op: it works on tensors, and on traced values inside pg.lambda(function(x) ... end)"):format(name))
+    where.fail(("pg.%s is an op: it works on tensors, and on traced values inside pg.lambda(function(x) ... end)%s"):format(name,
+      layers.as_layer(name)))
   end
 end
 

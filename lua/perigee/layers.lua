@@ -101,6 +101,29 @@ local function known_options(definition)
   return known
 end
 
+local activations
+
+---"; as a layer it is pg.activation { "relu" }, ..." where an activation has this name, else "".
+---@param name string
+---@return string
+function layers.as_layer(name)
+  if not activations then
+    activations = {}
+    for _, definition in ipairs(native.family "activation") do activations[definition.name] = true end
+  end
+  if not activations[name] then return "" end
+  return ('; as a layer it is pg.activation { "%s" }, or activation = "%s" of the layer before it'):format(name, name)
+end
+
+-- A number or two too many, as PyTorch has them: pg.dense(784, 10).
+local function sizes_hint(names, values)
+  if names[1] ~= "out" and names[1] ~= "units" then return "" end
+  for _, value in ipairs(values) do
+    if type(value) ~= "number" then return "" end
+  end
+  return "; a layer finds the size of its input out"
+end
+
 -- The layers among `values`, sequences written out. `what` is told in errors.
 local function layer_list(what, values, count)
   local list = native.list {}
@@ -113,7 +136,9 @@ local function layer_list(what, values, count)
     elseif type(value) == "function" then
       where.fail(("entry %d of %s is a function; call it (pg.flatten {}) or wrap your own in pg.lambda"):format(index, what))
     else
-      where.fail(("entry %d of %s is %s; expected a layer"):format(index, what, where.describe(value)))
+      local name = type(value) == "table" and rawget(value, "type") or value
+      where.fail(("entry %d of %s is %s; expected a layer%s"):format(index, what, where.describe(value),
+        type(name) == "string" and layers.as_layer(name) or ""))
     end
   end
   return list
@@ -128,9 +153,9 @@ local function take_positional(definition, layer, values)
   for index, value in ipairs(values) do
     local name = names[index]
     if not name then
-      where.fail(("%s takes %s; got %s as number %d"):format(definition.name,
+      where.fail(("%s takes %s; got %s as number %d%s"):format(definition.name,
         #names == 0 and "no values without a name" or "only " .. table.concat(names, ", ") .. " without a name",
-        where.describe(value), index))
+        where.describe(value), index, sizes_hint(names, values)))
     end
     if layer[name] ~= nil then where.fail(("%s: '%s' is given twice, by position and by name"):format(definition.name, name)) end
     layer[name] = value

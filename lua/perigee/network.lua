@@ -185,6 +185,7 @@ end
 ---@return table
 function Network:summary() return require("perigee.show").text(summary(state_of(self, "summary"))) end
 
+where.methods("net", Network, function(value) return type(value) == "table" and (value.type == "sequential" or value.type == "graph") end)
 layers.add_network_methods(Network)
 layers.is_value = is_value
 
@@ -200,8 +201,31 @@ end
 ---@field outputs table    the same of the outputs
 ---@field classes string[] names of the classes; empty where there are none
 local Model = {}
-Model.__index = Model
 Model.__fields = Model
+
+-- What a trained model is asked for that it does not have.
+local model_instead = {
+  network = "print(model) and model:summary() show the layers, model:parameters() has the tensors by name",
+  layers = "model:summary() lists the layers, model:parameters() has the tensors by name",
+  loss = "print(model) tells it",
+  weights = "model:parameters() has the tensors by name",
+  state_dict = "model:parameters() has the tensors by name",
+  eval = "`perigee eval MODEL` judges it; model:predict(file) and model(x) compute",
+  evaluate = "`perigee eval MODEL` judges it; model:predict(file) and model(x) compute",
+  fit = "it is trained on as pretrained = \"MODEL\" of a job",
+  train = "it is trained on as pretrained = \"MODEL\" of a job",
+}
+
+function Model.__index(_, key)
+  local value = Model[key]
+  if value ~= nil or type(key) ~= "string" or key == "type" or key == "shape" then return value end -- which any value may be asked for
+  local known = { "inputs", "outputs", "classes" }
+  for name, each in pairs(Model) do
+    if type(each) == "function" and name:sub(1, 2) ~= "__" then known[#known + 1] = name end
+  end
+  local instead = model_instead[key]
+  where.fail(("a model has no '%s'%s"):format(key, instead and "; " .. instead or where.suggestion(key, known)))
+end
 
 ---Applied to tensors as they are: nothing of the job's preprocessing is done to them. The result is as `perigee predict` has it, with the
 ---function of the loss applied: probabilities of classes. model:predict(file) prepares what it reads.
@@ -248,7 +272,8 @@ function Model:summary() return require("perigee.show").text(summary(built[self]
 ---@return table
 function Model:predict(records, options)
   if type(records) ~= "table" and type(records) ~= "string" then
-    where.fail("predict takes the name of a file, or columns by name; got " .. describe(records) .. "; model(x) takes tensors as they are")
+    where.fail("predict takes the name of a file, or columns by name; got " .. describe(records)
+      .. (is_tensor(records) and "; model(x) takes tensors as they are, without the job's preprocessing" or "; model(x) takes tensors as they are"))
   end
   local results, message = core.network_predict(built[self].handle, records, options and options.layers, options and options.beams)
   if results == nil then where.fail(message) end
@@ -282,6 +307,8 @@ function Model:save(path)
   done(core.network_save(built[self].handle, path))
   return path
 end
+
+where.methods("model", Model, function(value) return getmetatable(value) == Model end)
 
 ---A trained model from a file, or from the folder of a run: model(x) applies it to tensors, model:predict(file) to files.
 ---@param path string

@@ -74,4 +74,6 @@ function Optimizer:reset()
   return self
 end
 
+where.methods("opt", Optimizer, function(value) return getmetatable(value) == Optimizer end)
+
 return Optimizer

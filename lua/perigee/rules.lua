@@ -17,9 +17,9 @@ local function describe(kind, name, options, positional, known)
     if type(key) == "number" then
       option = positional[key]
       if not option then
-        where.fail(("%s takes %s; got %s as number %s"):format(name,
+        where.fail(("%s %s takes %s; got %s as number %s%s"):format(kind, name,
           #positional == 0 and "no values without a name" or "only " .. table.concat(positional, ", ") .. " without a name",
-          where.describe(value), tostring(key)))
+          where.describe(value), tostring(key), kind == "schedule" and name == "linear" and "; a layer of weights is pg.dense { 10 }" or ""))
       end
       if options[option] ~= nil then where.fail(("%s: '%s' is given twice, by position and by name"):format(name, option)) end
     elseif known then

@@ -378,6 +378,8 @@ end
 local is_section = {}
 for _, name in ipairs(kSections) do is_section[name] = true end
 
+where.methods("run", methods, function(value) return state_of[value] ~= nil end)
+
 function Run.__index(self, key)
   if is_section[key] then return section_of(self, key) end
   if kTop[key] then

@@ -80,6 +80,8 @@ function Session:set_state(state)
   return self
 end
 
+where.methods("session", Session, function(value) return handles[value] ~= nil end)
+
 ---@return perigee.Session
 function session.open(network, rows)
   if rows ~= nil and type(rows) ~= "number" then where.fail("session takes the number of sequences side by side; got " .. describe(rows)) end

@@ -300,23 +300,63 @@ local function names_of(library)
   return names
 end
 
+-- Functions of Lua's math take numbers alone; the error of the C function would name neither its line nor what to write.
+local math_instead = {
+  max = "pg.maximum(x, y)", min = "pg.minimum(x, y)", pow = "x ^ y", log10 = "pg.log(x) / math.log(10)", fmod = "x - y * pg.floor(x / y)",
+  deg = "x * 180 / math.pi", rad = "x * math.pi / 180",
+}
+
+local function is_ours(value) return trace.is_symbol(value) or tensor.is(value) or tensor.is_symbol(value) end
+
+local function refuse_ours(library)
+  local saved = {}
+  for name, plain in pairs(library) do
+    if type(plain) == "function" then
+      saved[name] = plain
+      library[name] = function(...)
+        for place = 1, select("#", ...) do
+          if is_ours((select(place, ...))) then
+            local known = math_instead[name] or tensor.methods[name] and ("pg.%s(x)"):format(name)
+            where.fail(("math.%s takes numbers and not traced values or tensors; write %s"):format(name, known or "it with functions of pg"))
+          end
+        end
+        return plain(...)
+      end
+    end
+  end
+  return function()
+    for name, plain in pairs(saved) do library[name] = plain end
+  end
+end
+
 function trace.forbid_all()
   local undo = {
+    refuse_ours(math),
     forbid(math, { "random", "randomseed" },
       "math.random would be drawn only once, while the function is traced; use a dropout or noise layer"),
     forbid(io, names_of(io), "io cannot be used in a traced function: it runs once, before training"),
     forbid(os, names_of(os), "os cannot be used in a traced function: it runs once, before training"),
   }
   return function()
-    for _, restore in ipairs(undo) do restore() end
+    for place = #undo, 1, -1 do undo[place]() end
   end
+end
+
+-- An error inside of a function that is traced, at a line of the user's: a call at a function's end has left no line of its own.
+local function placed(message, at)
+  if type(message) ~= "string" then return message end
+  if message:find "number expected, got cdata" then
+    message = message:gsub("^perigee[%w_%.]*:%d+: ", "") .. "; a traced value is no number yet: functions of pg take it, as pg.abs(x) does"
+  end
+  if not at or message:match "^[^\n]-:%d+: " then return message end
+  return at .. ": " .. message
 end
 
 local serial = 0
 
 -- Calls `f` with a traced value for each name of `inputs` while what is done to them is recorded. Returns what `f` returns, and the
--- program. `allowed`: a list and set of ops; numbers are then operands and not ops.
-local function recorded(inputs, f, allowed)
+-- program. `allowed`: a list and set of ops; numbers are then operands and not ops. `at`: where the user's function begins.
+local function recorded(inputs, f, allowed, at)
   if current then where.fail("a traced function cannot trace another") end
   serial = serial + 1
   current = {
@@ -329,7 +369,7 @@ local function recorded(inputs, f, allowed)
   restore()
   local program = current.program
   current = nil
-  if not ok then error(result, 0) end
+  if not ok then error(placed(result, at), 0) end
   return result, program
 end
 
@@ -396,8 +436,9 @@ end
 ---@param settable table<string, boolean>
 ---@param result string
 ---@param allowed table
+---@param at? string
 ---@return table { program =, outputs = { name = value } }
-function trace.fields(f, names, settable, result, allowed)
+function trace.fields(f, names, settable, result, allowed, at)
   local outputs, program = recorded(names, function(values)
     local fields, changed = {}, {}
     for index, name in ipairs(names) do fields[name] = values[index] end
@@ -429,7 +470,7 @@ function trace.fields(f, names, settable, result, allowed)
     if returned == nil then where.fail("the traced function returns nothing; it must return the new " .. result) end
     output(result, returned)
     return changed
-  end, allowed)
+  end, allowed, at)
   return { program = program, outputs = outputs }
 end
 

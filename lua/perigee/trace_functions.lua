@@ -31,7 +31,7 @@ function trace.run(f, what)
       names[index] = trace.name_of(result)
     end
     return names
-  end)
+  end, nil, where.definition(f))
   return { inputs = inputs, program = program, outputs = outputs, parameters = #parameters > 0 and parameters or nil }
 end
 
@@ -148,7 +148,7 @@ function trace.rule(f, state)
       __newindex = function(_, name, value) fields[name] = value end,
     })
     return f(fields.parameter, fields.gradient, own, now)
-  end, names, settable, "parameter", rule_ops)
+  end, names, settable, "parameter", rule_ops, where.definition(f))
   return { state = next(initial) and initial or nil, program = traced.program, outputs = traced.outputs }
 end
 
@@ -166,7 +166,7 @@ function trace.schedule(f)
   local traced = trace.fields(function(now)
     local value = f(now)
     return type(value) == "number" and trace.apply("add", nil, now.step * 0, value) or value
-  end, { "step", "epoch", "progress" }, {}, "value", schedule_ops)
+  end, { "step", "epoch", "progress" }, {}, "value", schedule_ops, where.definition(f))
   return { type = "lambda", program = traced.program, output = traced.outputs.value }
 end
 

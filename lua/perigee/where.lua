@@ -15,6 +15,14 @@ function where.position()
   end
 end
 
+---"lenet.lua:7": where a function of the user's begins; nil for one of ours.
+---@param f function
+---@return string?
+function where.definition(f)
+  local info = debug.getinfo(f, "S")
+  return info.source:sub(1, 1) == "@" and info.linedefined > 0 and info.source:sub(2) .. ":" .. info.linedefined or nil
+end
+
 ---As position(), for what a script ends with: `return pg.experiment { ... }` is a tail call and leaves no frame, so the line is
 ---looked up in the text: that of the option `key`, or of the call itself.
 ---@param call string
@@ -77,6 +85,32 @@ function where.namespace(what, members)
       where.fail(("there is no %s '%s'%s"):format(what, tostring(name), where.suggestion(name, known)))
     end,
   })
+end
+
+local originals = setmetatable({}, { __mode = "k" }) -- by the function that stands for it
+
+---What a method was before where.methods: for help, which reads its parameters and the comment above it.
+---@param f function
+---@return function
+function where.original(f) return originals[f] or f end
+
+---Makes the methods of a class say so when they are called with a dot, which gives them no object: run.stop().
+---@param variable string what an object is called in messages: "run"
+---@param methods table
+---@param is_self fun(value: any): any
+function where.methods(variable, methods, is_self)
+  for name, method in pairs(methods) do
+    if type(method) == "function" and name:sub(1, 2) ~= "__" then
+      local function checked(self, ...)
+        if not is_self(self) then
+          where.fail(("%s.%s is a method, and got %s in the place of its object; call it with a colon: %s:%s(...)"):format(variable, name,
+            where.describe(self), variable, name))
+        end
+        return method(self, ...)
+      end
+      originals[checked], methods[name] = method, checked
+    end
+  end
 end
 
 return where

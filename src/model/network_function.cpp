@@ -70,12 +70,14 @@ std::vector<int> NetworkFunction::record(Recorder& recorder, std::span<const int
     const Type& given = recorder.type(inputs[i]);
     const bool fits = given.shape.rank() > 0 && without_batch(given).shape == spec.inputs[i].type.shape;
     if (!fits || (batch >= 0 && given.shape[0] != batch))
-      throw Error(ErrorKind::usage,
-                  {.where = where,
-                   .what = "input '" + spec.inputs[i].name + "' does not fit",
-                   .got = given.text(),
-                   .expected = std::string(fits ? "as many examples as the others, " : "examples, ") +
-                               (spec.inputs[i].type.shape.rank() > 0 ? "each " : "each a ") + spec.inputs[i].type.text()});
+      throw Error(ErrorKind::usage, {.where = where,
+                                     .what = "input '" + spec.inputs[i].name + "' does not fit",
+                                     .got = given.text(),
+                                     .expected = std::string(fits ? "as many examples as the others, " : "examples, ") +
+                                                 (spec.inputs[i].type.shape.rank() > 0 ? "each " : "each a ") + spec.inputs[i].type.text(),
+                                     .hint = given.shape == spec.inputs[i].type.shape
+                                                 ? "the first axis counts the examples: x:unsqueeze(1) is one example as a batch"
+                                                 : ""});
     batch = given.shape[0];
   }
   Params& params = loaded_.model->params();

@@ -1,11 +1,13 @@
 -- Help about a function that no registry has: from the comment above it, its parameters, and the op that it computes.
 local native = require "perigee.native"
 local tensor = require "perigee.tensor"
+local where = require "perigee.where"
 
 local help_function = {}
 
 -- The comment that ends in the line above a function, and the line in which it begins: { line, ... }.
 local function comment_above(f)
+  f = where.original(f)
   local info = debug.getinfo(f, "S")
   local text = info.source:sub(1, 1) == "=" and native.module_text(info.source:sub(2))
   if not text and info.source:sub(1, 1) == "@" then
@@ -32,6 +34,7 @@ local registered = { ["perigee.WordVectorOptions"] = "word_vectors", ["perigee.N
 
 -- Options of a function that takes one table, from the annotations above it: ---@field of the class that its ---@param names.
 function help_function.fields_of(f)
+  f = where.original(f)
   local info = debug.getinfo(f, "S")
   local text = info.source:sub(1, 1) == "=" and native.module_text(info.source:sub(2))
   local comment = text and comment_above(f) or {}
@@ -88,6 +91,7 @@ end
 ---@param f function
 ---@return string
 function help_function.call_of(name, f)
+  f = where.original(f)
   local info, arguments = debug.getinfo(f, "u"), {}
   for index = 1, info.nparams do arguments[index] = debug.getlocal(f, index) or "?" end
   if info.isvararg then arguments[#arguments + 1] = "..." end

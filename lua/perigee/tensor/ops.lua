@@ -36,12 +36,17 @@ local function apply(name, attrs, ...)
 end
 tensor.apply = apply
 
+-- What x.sum() lacks.
+local function colon_hint(name, x)
+  return x == nil and methods[name] and ("; a method is called with a colon: x:%s()"):format(name) or ""
+end
+
 local function need_tensor(name, x)
   if is_tensor(x) then return x end
   if tensor.is_symbol(x) then
     where.fail(("%s cannot be used in a recorded function: the shape of its result depends on the values"):format(name))
   end
-  where.fail(("%s takes a tensor; got %s"):format(name, describe(x)))
+  where.fail(("%s takes a tensor; got %s%s"):format(name, describe(x), colon_hint(name, x)))
 end
 
 tensor.need = need_tensor
@@ -49,7 +54,7 @@ tensor.need = need_tensor
 local function need_value(name, x)
   if is_value(x) then return x end
   where.fail(("%s takes a tensor; got %s%s"):format(name, describe(x),
-    tensor.is_traced(x) and ("; where a tensor and a traced value meet, write pg.%s(a, b)"):format(name) or ""))
+    tensor.is_traced(x) and ("; where a tensor and a traced value meet, write pg.%s(a, b)"):format(name) or colon_hint(name, x)))
 end
 tensor.need_value = need_value
 
