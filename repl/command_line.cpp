@@ -7,10 +7,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "repl/commands/command.h"
 #include "repl/console/console.h"
 #include "src/api/program.h"
+#include "src/core/elsewhere.h"
 #include "src/core/error.h"
 #include "src/device/gpu.h"
 #include "src/job/job_schema.h"
@@ -34,13 +36,39 @@ std::vector<std::string> long_options(const CLI::App& app) {
 
 void say(const std::string& text) { std::fprintf(stderr, "perigee: %s\n", text.c_str()); }
 
+// What others call our commands, and what is run by being named, elsewhere.
+std::string other_command(const std::string& word) {
+  constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
+      {"fit", "train"},        {"run", "train"},     {"start", "train"},       {"test", "eval"},     {"evaluate", "eval"},
+      {"score", "eval"},       {"infer", "predict"}, {"inference", "predict"}, {"info", "describe"}, {"summary", "describe"},
+      {"inspect", "describe"}, {"console", "repl"},  {"shell", "repl"}};
+  for (const auto& [other, ours] : kOthers)
+    if (word == other) return "did you mean '" + std::string(ours) + "'?";
+  for (const char* end : {".lua", ".json", ".yaml", ".yml"})
+    if (word.ends_with(end)) return "did you mean `perigee train " + word + "`?";
+  if (word.ends_with(".csv"))
+    return "`perigee data analyse " + word + "` says what the table has; a script names it: pg.data.csv { \"" + word + "\" }";
+  return "";
+}
+
+// "--batch" for "--batch-size" and the like, or how the thing is said here.
+std::string option_elsewhere(const std::string& word, const std::vector<std::string>& known) {
+  std::vector<std::string> bare;
+  for (const std::string& each : known) bare.push_back(each.starts_with("--") ? each.substr(2) : each);
+  std::string name = word.substr(2), hint;
+  std::replace(name.begin(), name.end(), '-', '_');
+  hint = meant_elsewhere(name, bare);
+  if (const size_t quote = hint.find('\''); quote != hint.npos) return hint.insert(quote + 1, "--");
+  return advice_elsewhere(name, {});
+}
+
 // The name here of an option that other programs call `word`, as a hint; empty: nothing is known.
 std::string other_name(const std::string& word, const std::vector<std::string>& known) {
   const auto has = [&](const char* name) { return std::find(known.begin(), known.end(), name) != known.end(); };
   const std::string setting = word.starts_with("--") && has("--set") ? setting_meant_by(word.substr(2)) : "";
   if (!setting.empty()) return "did you mean '--set " + setting + "='?";
   if (word.starts_with("--output") && has("--out")) return "did you mean '--out'?";
-  return "";
+  return word.starts_with("--") ? option_elsewhere(word, known) : "";
 }
 
 // Reports arguments that CLI11 did not expect, with the nearest known ones.
@@ -54,7 +82,10 @@ void explain_extras(const CLI::App& app, const std::vector<std::string>& extras)
     known = long_options(*chosen[0]);
   }
   const std::string word = extras.empty() ? "" : extras[0].substr(0, extras[0].find('='));
-  const std::string other = other_name(word, known), hint = other.empty() ? nearest_hint(word, known) : other;
+  std::string other = other_name(word, known);
+  if (other.empty() && chosen.empty()) other = other_command(word);
+  if (other.empty() && !chosen.empty() && chosen[0]->get_name() == "eval" && !word.starts_with("-")) other = "other data: --data " + word;
+  const std::string hint = other.empty() ? nearest_hint(word, known) : other;
   const std::string command = chosen.empty() ? "perigee" : "perigee " + chosen[0]->get_name();
   say("'" + word + "' is no " +
       (word.starts_with("-") ? "option"
@@ -70,6 +101,17 @@ std::string in_our_words(const std::string& text) {
   return text.substr(0, value) + "must be greater than 0; got " + text.substr(value + 6, range - value - 6);
 }
 
+// "files is required" of CLI11, with what files are.
+std::string what_is_missing(const CLI::App& command, const std::string& text) {
+  const size_t end = text.find(" is required");
+  if (end == text.npos) return text;
+  for (const CLI::Option* option : command.get_options())
+    if (option->get_name(true) == text.substr(0, end) || option->get_name() == text.substr(0, end))
+      return "`perigee " + command.get_name() + "` needs " + (option->get_positional() ? "an argument more: " : "an option: ") +
+             text.substr(0, end) + ", " + option->get_description();
+  return text;
+}
+
 int parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
@@ -83,7 +125,9 @@ int parse(CLI::App& app, int argc, char** argv) {
     return static_cast<int>(ErrorKind::usage);
   } catch (const CLI::ParseError& error) {
     const auto chosen = app.get_subcommands();
-    say(in_our_words(error.what()) + "; see `perigee " + (chosen.empty() ? "" : chosen[0]->get_name() + " ") + "--help`");
+    const std::string text = in_our_words(error.what());
+    say((chosen.empty() ? text : what_is_missing(*chosen[0], text)) + "; see `perigee " +
+        (chosen.empty() ? "" : chosen[0]->get_name() + " ") + "--help`");
     return static_cast<int>(ErrorKind::usage);
   }
   return 0;
@@ -136,7 +180,7 @@ int run_command_line(int argc, char** argv) {
     for (const Command* command : commands())
       if (app.get_subcommand(command->name)->parsed()) return command->run();
     if (version) return command_version.run();
-    if (!console.expressions.empty() || (argc == 1 && at_terminal())) return run_console(console);
+    if (!console.expressions.empty() || (argc == 1 && (at_terminal() || input_is_given()))) return run_console(console);
     std::fputs(app.help().c_str(), stdout);
     return argc > 1 ? static_cast<int>(ErrorKind::usage) : 0;
   } catch (const Error& error) {

@@ -53,8 +53,10 @@ Json part_description(const LoadedModel& loaded) {
     std::vector<std::string> parts;
     for (const char* name : {"train", "validation", "test"})
       if (data && data->find(name)) parts.emplace_back(name);
-    throw Error(ErrorKind::usage,
-                {"--part", "the model's job has no data of this name", "'" + options.part + "'", "", nearest_hint(options.part, parts)});
+    std::string hint = nearest_hint(options.part, parts);
+    if (hint.empty())
+      hint = (parts.empty() ? "" : "--part " + parts[0] + " judges it on what the job has, ") + std::string("--data FILE on other data");
+    throw Error(ErrorKind::usage, {"--part", "the model's job has no data of this name", "'" + options.part + "'", "", std::move(hint)});
   }
   return with_fitted(*part, loaded.fitted);
 }

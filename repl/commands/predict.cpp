@@ -42,7 +42,10 @@ void declare(CLI::App& app) {
       ->check(CLI::PositiveNumber);
   app.add_flag("--json", options.json,
                "one JSON object per example: file, index, label, probabilities or values; outputs and layers by name where there are more");
-  app.add_option("--out", options.out, "write the results to a file: .csv, .jsonl or .npy");
+  app.add_option("--out", options.out,
+                 "write the results to a file: .jsonl, .npy, or .csv with the columns file, index (the row, from 0), then label and "
+                 "p_CLASS of each class, or the "
+                 "foretold column");
   app.add_option("--layer", options.layers, "also what a layer inside gives, by its name in `perigee describe`; may be given several times")
       ->allow_extra_args(false);
   app.add_option("--threads", options.threads, "the default is one per core")->check(CLI::PositiveNumber);
@@ -81,8 +84,18 @@ Records open_records(const RecordReader& reader, const std::string& input) {
   return reader.open(read_standard_input(), RecordFormat::automatic, kStandardInput);
 }
 
-std::unique_ptr<Results> make_results(const std::vector<PredictedOutput>& outputs) {
-  if (!options.out.empty() && options.slice.empty()) return results_in_file(options.out, outputs);
+// The column of the training data's table that a model of numbers foretells; empty: it is of no table.
+std::string foretold_column(const Json& fitted) {
+  if (!fitted.is_object()) return "";
+  const Json* target = fitted.find("target");
+  const Json* name = target != nullptr && target->is_object() ? target->find("name") : nullptr;
+  if (name != nullptr && name->is_string()) return name->as_string();
+  const Json* inner = fitted.find("source");  // of transforms
+  return inner != nullptr ? foretold_column(*inner) : "";
+}
+
+std::unique_ptr<Results> make_results(const LoadedModel& loaded, const std::vector<PredictedOutput>& outputs) {
+  if (!options.out.empty() && options.slice.empty()) return results_in_file(options.out, outputs, foretold_column(loaded.fitted));
   return options.json ? results_as_json() : results_as_text(outputs, options.top);
 }
 
@@ -223,7 +236,7 @@ int run() {
   const RecordReader reader(loaded.model->spec(), loaded.job, loaded.fitted);
   const std::vector<std::string> inputs = inputs_of(reader);
   const std::vector<PredictedOutput> outputs = predicted_outputs(*loaded.model, loaded.class_names, wanted());
-  CountedResults results(make_results(outputs));
+  CountedResults results(make_results(loaded, outputs));
   const bool shares_out = options.workers > 1 && options.slice.empty();
   const int failure = shares_out ? share_out(results) : predict_here(loaded, reader, inputs, results);
   if (stop_requested()) return stop_exit_code();

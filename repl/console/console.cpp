@@ -1,5 +1,6 @@
 #include "repl/console/console.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -104,6 +105,8 @@ class Console {
   bool answer() {
     terminal_.cooked();
     const bool good = session_.run(editor_.line());
+    if (!good && !terminal_.interactive() && !session_.interrupted())
+      std::fprintf(stderr, "the input with this error begins in line %zu of standard input\n", plain_.line_number());
     return terminal_.interactive() || (good && !session_.interrupted());
   }
 
@@ -167,6 +170,11 @@ class Console {
 }  // namespace
 
 bool at_terminal() { return isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1; }
+
+bool input_is_given() {
+  struct stat about {};
+  return fstat(STDIN_FILENO, &about) == 0 && (S_ISREG(about.st_mode) || S_ISFIFO(about.st_mode));
+}
 
 int run_console(const ConsoleOptions& options) { return std::make_unique<Console>(options)->run(); }
 

@@ -15,6 +15,7 @@ struct ConsoleOptions {
 // The exit code: 0, 1 after an error without a terminal, 130 after Ctrl-C there.
 int run_console(const ConsoleOptions& options);
 
-bool at_terminal();  // standard input and output are one
+bool at_terminal();     // standard input and output are one
+bool input_is_given();  // standard input is a file or a pipe: perigee < FILE
 
 }  // namespace perigee

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "repl/display/display_cluster.h"
 #include "repl/display/display_repeats.h"
@@ -139,13 +140,82 @@ std::string end_lines(const Json& event) {
   return text;
 }
 
+// Which epochs of a long run have a line where nobody overwrites lines: the first ones, one in so many of the others, each after some seconds of
+// silence, and at the end the best and the last one. log.jsonl has all.
+class EpochLines {
+ public:
+  void start(const Json& event) {
+    *this = EpochLines();
+    folder_ = text_of(event, "folder");
+    planned_ = number(event, "epochs_planned", 0);
+  }
+
+  // The lines that this epoch makes; empty: none.
+  std::string add(const Json& event) {
+    const auto epoch = static_cast<int64_t>(number(event, "epoch", 0));
+    const auto now = std::chrono::steady_clock::now();
+    const int64_t every = std::max<int64_t>(planned_ > 0 ? static_cast<int64_t>(planned_ / kShown) : kFirst, 1);
+    if (++seen_ > kFirst && epoch % every != 0 && now - last_ < kSilence) {
+      held_ = event;
+      note_best(event, false);
+      if (std::exchange(told_, true)) return "";
+      return "(from here on not every epoch has a line" + (folder_.empty() ? ")" : "; " + folder_ + "/log.jsonl has all)");
+    }
+    last_ = now;
+    held_ = {};
+    note_best(event, true);
+    return epoch_line(event);
+  }
+
+  // Those that are due at the end, each with its line's end.
+  std::string end() {
+    std::string text;
+    const auto epoch_of = [](const Json& event) { return number(event, "epoch", 0); };
+    if (best_.is_object() && !(held_.is_object() && epoch_of(held_) == epoch_of(best_)))
+      text += "least " + best_name_ + ": " + epoch_line(best_) + "\n";
+    if (held_.is_object()) text += epoch_line(held_) + "\n";
+    best_ = held_ = {};
+    return text;
+  }
+
+ private:
+  static constexpr int64_t kFirst = 10;  // epochs that have a line each
+  static constexpr double kShown = 20;   // of a run's planned ones
+  static constexpr auto kSilence = std::chrono::seconds(2);
+
+  // Keeps the epoch of the least loss on unseen data, where it has no line yet.
+  void note_best(const Json& event, bool shown) {
+    for (const char* part : {"validation", "test"}) {
+      const Json* figures = event.find(part);
+      const double loss = figures ? number(*figures, "loss") : std::nan("");
+      if (std::isnan(loss)) continue;
+      if (loss >= least_) return;
+      least_ = loss;
+      best_name_ = std::string(part) + " loss";
+      best_ = shown ? Json() : event;
+      return;
+    }
+  }
+
+  std::string folder_, best_name_;
+  double planned_ = 0, least_ = HUGE_VAL;
+  int64_t seen_ = 0;
+  bool told_ = false;
+  Json held_, best_;  // epochs without a line: the latest one, the best one
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
 class PlainDisplay : public Display {
  public:
   void event(const Json& event) override {
     const std::string kind = text_of(event, "event");
-    if (kind == "start") line(start_line(event));
-    if (kind == "epoch") line(epoch_line(event));
-    else if (kind == "set" && !set_line(event).empty()) line(set_line(event));
+    if (kind == "start") line(start_line(event)), epochs_.start(event);
+    if (kind == "epoch") {
+      if (const std::string text = epochs_.add(event); !text.empty()) line(text);
+    } else if (kind == "set" && !set_line(event).empty()) {
+      line(set_line(event));
+    }
+    if (kind == "end" || kind == "error") std::fputs(epochs_.end().c_str(), stdout);
     if (kind == "end") line(end_lines(event));
     if (const std::string text = cluster_event_line(event); !text.empty()) line(text);
     if (const std::string text = repeats_text(event); !text.empty()) line(text);
@@ -173,6 +243,7 @@ class PlainDisplay : public Display {
     const std::string averaging = averaging_line(event);
     line(workers_line(list->as_array()) + (averaging.empty() ? "" : "; " + averaging));
   }
+  EpochLines epochs_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now(), last_workers_ = last_;
 };
 

@@ -28,7 +28,9 @@ Editor::Event PlainEditor::next() {
       output_ += "error: this terminal cuts lines at 4095 bytes, and this one was; put it into a file and :load that\n" + prompt_;
       continue;
     }
-    if (!text_.empty()) text_ += '\n';
+    ++seen_;
+    if (text_.empty()) first_ = seen_;
+    else text_ += '\n';
     text_.append(bytes_, 0, last ? bytes_.size() : newline);
     if (text_.ends_with('\r')) text_.pop_back();
     bytes_.erase(0, last ? bytes_.size() : newline + 1);

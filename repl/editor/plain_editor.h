@@ -25,12 +25,14 @@ class PlainEditor : public Editor {
   std::string take_output() override;
   std::string hide() override { return prompt_.empty() ? "" : "\n"; }  // what is printed then begins in a row of its own
 
-  void finish() { finished_ = true; }  // nothing more will be fed
-  void clear();                        // forgets what was typed
+  void finish() { finished_ = true; }            // nothing more will be fed
+  void clear();                                  // forgets what was typed
+  size_t line_number() const { return first_; }  // from 1: where line() begins in all that was fed
 
  private:
   Language& language_;
   std::string prompt_, continuation_, output_, bytes_, text_, line_;
+  size_t seen_ = 0, first_ = 0;  // lines
   bool finished_ = false;
 };
 

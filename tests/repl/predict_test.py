@@ -128,7 +128,7 @@ def results_go_to_a_file():
     out, note = run("predict", "houses", "houses.csv", "--out", "out.csv")
     assert note == "60 rows written to out.csv\n", note
     lines = pathlib.Path("out.csv").read_text().splitlines()
-    assert not out and lines[0] == "file,index,value" and len(lines) == 61 and float(lines[8].split(",")[2]) == expected[7], lines[:9]
+    assert not out and lines[0] == "file,index,price" and len(lines) == 61 and float(lines[8].split(",")[2]) == expected[7], lines[:9]
     run("predict", "houses", "houses.csv", "--out", "out.jsonl", "--workers", "3")
     assert [json.loads(line)["values"][0] for line in pathlib.Path("out.jsonl").read_text().splitlines()] == expected
     run("predict", "houses", "houses.csv", "--out", "out.npy")

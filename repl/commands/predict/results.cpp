@@ -128,11 +128,11 @@ std::string csv_cell(const std::string& text) {
 }
 
 // A row per example. A classifier has its label and a column of probabilities per class, a decoder of ctc the labels and their log
-// probability, other outputs a column per value; with several
-// outputs their names come in front.
+// probability, other outputs a column per value; with several outputs their names come in front.
 class CsvFile : public Results {
  public:
-  CsvFile(std::string path, const std::vector<PredictedOutput>& outputs) : path_(std::move(path)), outputs_(outputs) {
+  CsvFile(std::string path, const std::vector<PredictedOutput>& outputs, const std::string& target)
+      : path_(std::move(path)), outputs_(outputs) {
     const bool several = std::count_if(outputs.begin(), outputs.end(), [](const auto& output) { return !output.layer; }) > 1;
     text_ = "file,index";
     for (const PredictedOutput& output : outputs) {
@@ -145,7 +145,7 @@ class CsvFile : public Results {
       const int64_t values = output.classes > 0 ? output.classes : output.type.shape.elements();
       if (output.classes > 0) text_ += "," + csv_cell(front + "label");
       for (int64_t i = 0; i < values; ++i) {
-        const std::string alone = named ? output.name : "value";
+        const std::string alone = named ? output.name : !target.empty() && target != "file" && target != "index" ? target : "value";
         text_ += "," + csv_cell(output.classes > 0 ? front + "p_" + output.class_name(i)
                                 : values == 1      ? alone
                                                    : alone + "_" + std::to_string(i));
@@ -235,11 +235,11 @@ std::unique_ptr<Results> results_as_text(const std::vector<PredictedOutput>& out
 
 std::unique_ptr<Results> results_as_json() { return std::make_unique<JsonResults>(); }
 
-std::unique_ptr<Results> results_in_file(const std::string& path, const std::vector<PredictedOutput>& outputs) {
+std::unique_ptr<Results> results_in_file(const std::string& path, const std::vector<PredictedOutput>& outputs, const std::string& target) {
   if (folder_exists(path))
     throw Error(ErrorKind::usage, {.where = "--out", .what = "is a folder", .got = path, .expected = "a file's name"});
   if (path.ends_with(".jsonl")) return std::make_unique<JsonFile>(path);
-  if (path.ends_with(".csv")) return std::make_unique<CsvFile>(path, outputs);
+  if (path.ends_with(".csv")) return std::make_unique<CsvFile>(path, outputs, target);
   if (path.ends_with(".npy")) return std::make_unique<NpyFile>(path, outputs);
   throw Error(
       ErrorKind::usage,

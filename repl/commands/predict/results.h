@@ -24,7 +24,9 @@ Json with_file(const std::string& file, const Json& result);
 // `outputs` outlives the results, here and below.
 std::unique_ptr<Results> results_as_text(const std::vector<PredictedOutput>& outputs, int64_t top);
 std::unique_ptr<Results> results_as_json();  // on standard output
-// By the name of `path`, which is written whole or not at all. Error(usage) for another name, or outputs that the format cannot hold.
-std::unique_ptr<Results> results_in_file(const std::string& path, const std::vector<PredictedOutput>& outputs);
+// By the name of `path`, which is written whole or not at all. In a table a value of the main output that stands alone is called `target`, if that is
+// not empty. Error(usage) for another name, or outputs that the format cannot hold.
+std::unique_ptr<Results> results_in_file(const std::string& path, const std::vector<PredictedOutput>& outputs,
+                                         const std::string& target = "");
 
 }  // namespace perigee
