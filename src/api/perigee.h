@@ -396,7 +396,7 @@ PERIGEE_API perigee_status perigee_model_predict(perigee_model* model, const voi
 
 /* Records are what a user has: rows of a table by column names, images, texts, arrays. They go through the transforms that the model's job
  * applies to test data, with what was fitted on its training data, as in `perigee predict`. What a table has and the training data had not
- * goes to the context's log. */
+ * goes to the context's log, and stands in the prediction: perigee_prediction_warning. */
 
 typedef enum perigee_record_format {
   PERIGEE_RECORDS_AUTOMATIC = 0, /* by the first bytes; otherwise CSV, or to a model of text a text */
@@ -459,6 +459,10 @@ PERIGEE_API int64_t perigee_prediction_labels(const perigee_prediction* predicti
                                               const int64_t** labels) PERIGEE_NOEXCEPT;
 /* A list of what `perigee predict --json` prints: {"index": 0, "class": 2, "label": "emu", "probabilities": [...]}. */
 PERIGEE_API perigee_status perigee_prediction_json(perigee_prediction* prediction, char** json) PERIGEE_NOEXCEPT;
+/* What one should know of the records, a line each: categories that the training data had not, and rows that were left out. */
+PERIGEE_API int32_t perigee_prediction_warning_count(const perigee_prediction* prediction) PERIGEE_NOEXCEPT;
+/* Null where there is no such warning. Lives as long as the prediction. */
+PERIGEE_API const char* perigee_prediction_warning(const perigee_prediction* prediction, int32_t index) PERIGEE_NOEXCEPT;
 
 /* --- Predictors -------------------------------------------------------------------------------------------------------------- */
 

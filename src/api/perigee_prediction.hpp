@@ -58,10 +58,11 @@ class prediction {
       if (each.name == name) return each;
     throw error(PERIGEE_USAGE, "the prediction has no output '" + std::string(name) + "'");
   }
-  // For a model that was trained with ctc: the labels that it reads in an example.
   // From a model that was trained with ctc: the labels that it reads in an example.
   const std::vector<int64_t>& labels(int64_t example) const { return labels_.at(static_cast<size_t>(example)); }
   const std::string& json() const { return json_; }  // as `perigee predict --json` prints them, in a list
+  // What one should know of the records, a line each: categories that the training data had not, rows that were left out.
+  const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   friend class model;
@@ -72,6 +73,7 @@ class prediction {
     const int64_t* found = nullptr;
     for (int64_t i = 0, count = 0; i < examples() && (count = perigee_prediction_labels(made, i, &found)) >= 0; ++i)
       labels_.emplace_back(found, found + count);
+    for (int32_t i = 0; i < perigee_prediction_warning_count(made); ++i) warnings_.emplace_back(perigee_prediction_warning(made, i));
     char* text = nullptr;
     detail::check(perigee_prediction_json(made, &text), perigee_prediction_message(made));
     json_ = detail::take_text(text);
@@ -98,6 +100,7 @@ class prediction {
   std::vector<predicted_output> outputs_;
   std::vector<std::vector<int64_t>> labels_;  // of each example; empty where the model gives none
   std::string json_;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace perigee::api

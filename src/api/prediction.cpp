@@ -2,6 +2,7 @@
 #include "src/model/prediction.h"
 
 #include "src/api/handles.h"
+#include "src/data/table_source.h"
 
 using namespace perigee;
 
@@ -9,6 +10,7 @@ struct perigee_prediction {
   std::shared_ptr<const ContextState> context;
   mutable Message message;
   Predictions results;
+  std::vector<std::string> warnings;
 };
 
 namespace {
@@ -69,6 +71,7 @@ perigee_status predict(perigee_model* model, const char* function, const perigee
     const Records records = open(reader_of(*model), wanted);
     const auto in_use = model->in_use();
     handle->results = predictor_of(*model, wanted.options).all(records);
+    handle->warnings = remark_lines(handle->results.remarks);
     *out = handle.release();
   });
 }
@@ -160,5 +163,14 @@ perigee_status perigee_prediction_json(perigee_prediction* prediction, char** js
     require(json != nullptr, "perigee_prediction_json", "json must not be null");
     *json = copy_text(prediction->results.json().dump());
   });
+}
+
+int32_t perigee_prediction_warning_count(const perigee_prediction* prediction) noexcept {
+  return prediction ? static_cast<int32_t>(prediction->warnings.size()) : 0;
+}
+
+const char* perigee_prediction_warning(const perigee_prediction* prediction, int32_t index) noexcept {
+  if (!prediction || index < 0 || static_cast<size_t>(index) >= prediction->warnings.size()) return nullptr;
+  return prediction->warnings[static_cast<size_t>(index)].c_str();
 }
 }

@@ -293,6 +293,9 @@ void CallSequence::predict_records(perigee_model* model) {
     const perigee_status read = perigee_prediction_output(made, i, &info);
     require(read != PERIGEE_OK || info.size != sizeof info || info.data != nullptr, "an output has values");
   }
+  const int32_t warnings = perigee_prediction_warning_count(made);
+  for (int32_t i = -1; i <= warnings; ++i)
+    require((perigee_prediction_warning(made, i) != nullptr) == (i >= 0 && i < warnings), "each warning has a text");
   perigee_prediction_free(made);
 }
 

@@ -123,6 +123,26 @@ TEST_F(Houses, TheSameRowGivesTheSameNumberEverywhere) {
   for (const char* key : {"one ", "file ", "list "}) EXPECT_EQ(number_after(told, key), expected) << key;
 }
 
+// Nobody listens to the log of the default context: what is unknown stands in the prediction too.
+TEST_F(Houses, WhatIsUnknownStandsInThePrediction) {
+  const pg::model model = pg::model::load(file("model.safetensors"));
+  EXPECT_TRUE(model.predict_record({{"size", 47}, {"city", "Rome"}}).warnings().empty());
+  const std::vector<std::string> warnings = model.predict_records("size,city\n47,Rome\n50,Bern\n51,Bern\n").warnings();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("'city'"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[0].find("'Bern'"), std::string::npos) << warnings[0];
+
+  perigee_prediction* prediction = nullptr;
+  const std::string records = R"({"city": "Bern", "size": 47})";
+  ASSERT_EQ(perigee_model_predict_records(model.get(), records.data(), records.size(), nullptr, &prediction), PERIGEE_OK);
+  EXPECT_EQ(perigee_prediction_warning_count(prediction), 1);
+  EXPECT_NE(std::string(perigee_prediction_warning(prediction, 0)).find("'Bern'"), std::string::npos);
+  for (const int32_t none : {-1, 1}) EXPECT_EQ(perigee_prediction_warning(prediction, none), nullptr);
+  perigee_prediction_free(prediction);
+  EXPECT_EQ(perigee_prediction_warning_count(nullptr), 0);
+  EXPECT_EQ(perigee_prediction_warning(nullptr, 0), nullptr);
+}
+
 TEST_F(Houses, ATrainerPredictsRecordsBetweenSteps) {
   pg::trainer trainer(pg::job::load(file("job.json")));
   trainer.run();
