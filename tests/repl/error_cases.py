@@ -15,6 +15,7 @@ import error_lua  # noqa: E402
 import error_models  # noqa: E402
 import error_natives  # noqa: E402
 import error_networks  # noqa: E402
+import error_newcomers  # noqa: E402
 import error_programs  # noqa: E402
 import error_prompts  # noqa: E402
 import error_sequences  # noqa: E402
@@ -484,5 +485,5 @@ CASES += [
 ]
 CASES += [script(f"training: {cause}", place, cause, hint, fix, **parts) for place, cause, fix, hint, parts in error_training.JOBS]
 CASES += error_sources.CASES + error_programs.CASES + error_networks.CASES + error_lua.CASES + error_cloud.CASES + error_commands.CASES + error_models.CASES + error_texts.CASES + error_vectors.CASES
-CASES += error_sound.CASES + error_unsupervised.CASES
+CASES += error_newcomers.CASES + error_sound.CASES + error_unsupervised.CASES
 CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in error_natives.PROMPTS + error_sequences.PROMPTS]
