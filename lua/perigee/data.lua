@@ -99,6 +99,11 @@ data.constructors = where.namespace("data source", constructors)
 function Source:map(transforms)
   if type(transforms) ~= "table" then where.fail("map takes a list of transforms; got " .. where.describe(transforms)) end
   if transforms.type then transforms = { transforms } end
+  for index, each in ipairs(transforms) do
+    if type(each) == "function" then
+      where.fail(("map: transform %d is a function; call it, as in pg.transform.flip {}"):format(index))
+    end
+  end
   return source { type = "map", source = self, transforms = native.list(transforms) }
 end
 

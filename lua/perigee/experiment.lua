@@ -37,7 +37,10 @@ end
 
 local function check_keys(section, given, fail)
   for key, value in pairs(given) do
-    if type(key) ~= "string" then fail("a job's keys have names; got " .. where.describe(key) .. " as a key") end
+    if type(key) ~= "string" then
+      fail(("%s have names; got %s as a key%s"):format(section == "" and "a job's keys" or "the keys of '" .. section .. "'", where.describe(key),
+        section == "data" and ": data = { train = ..., test = ... }" or ""))
+    end
     local described = key == "network" or key == "data" -- what is wrong with these is said below
     local wrong = native.check_job_key(section, key, described and {} or value)
     local in_list = section == "phases" or section == "objectives" -- `fail` says which of them

@@ -172,6 +172,10 @@ local function build(definition, arguments)
       if not definition.accepts[key] then
         where.fail(("%s has no option '%s'%s"):format(definition.name, key, where.suggestion(key, known_options(definition))))
       end
+      if key == "activation" and type(value) == "function" then
+        where.fail(definition.name .. ': an activation is called by its name, as in activation = "relu"; got a function; one of your own is '
+          .. "a layer behind it: pg.lambda(f)")
+      end
       layer[key] = value
     elseif type(key) ~= "number" or key < 1 or key > #arguments or key % 1 ~= 0 then
       where.fail(("%s: options have names; got %s as a key"):format(definition.name, where.describe(key)))

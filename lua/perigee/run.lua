@@ -380,6 +380,17 @@ for _, name in ipairs(kSections) do is_section[name] = true end
 
 where.methods("run", methods, function(value) return state_of[value] ~= nil end)
 
+-- What a run is asked for that it does not have.
+local run_instead = {
+  loss = 'run.progress shows it, run:plot "loss" draws it, run.curves.loss has its points',
+  accuracy = 'run.progress shows it, run:plot "accuracy" draws it',
+  history = "run.curves has it",
+  train = "it trains already: run:wait() waits for its end",
+  start = "it trains already: run:wait() waits for its end",
+  fit = "it trains already: run:wait() waits for its end",
+  model = 'run:save "model.safetensors" and pg.load_model "model.safetensors" give it; run.network has its parameters',
+}
+
 function Run.__index(self, key)
   if is_section[key] then return section_of(self, key) end
   if kTop[key] then
@@ -388,7 +399,8 @@ function Run.__index(self, key)
   end
   if fields[key] then return fields[key](self) end
   if methods[key] then return methods[key] end
-  where.fail(("a run has no '%s'%s"):format(tostring(key), where.suggestion(key, known_names())))
+  local instead = run_instead[key]
+  where.fail(("a run has no '%s'%s"):format(tostring(key), instead and "; " .. instead or where.suggestion(key, known_names())))
 end
 
 function Run.__newindex(self, key, value)
@@ -428,6 +440,9 @@ end
 function run.start(what, options)
   if type(what) ~= "string" and type(what) ~= "table" then
     where.fail("pg.start takes the name of a script or an experiment; got " .. where.describe(what))
+  end
+  if type(what) == "table" and (what.type == "sequential" or what.type == "graph") then
+    where.fail "pg.start takes the name of a script or an experiment; got a network; write pg.start(pg.experiment { network = net, ... })"
   end
   local given = { script = type(what) == "string" and what or tostring(what.name or "an experiment") }
   for key, value in pairs(options or {}) do given[key] = value end

@@ -55,6 +55,18 @@ meta.__fields = Source
 local function description_of(self) return debug.getfenv(self) end
 source.description = description_of
 
+-- What data are asked for elsewhere.
+local source_instead = {
+  shuffle = "a job shuffles unless it says data = { shuffle = false }; for batches: source:batches(32, { shuffle = true })",
+  columns = "source:fields() tells the columns of x",
+  shape = "source:fields() tells the shape of an example, #source how many there are",
+  filter = "the step { filter = \"...\" } of pg.data.table chooses rows",
+  batch_size = "it stands beside the data: data = { train = source, batch = 32 }",
+  transform = "source:map { pg.transform.flip {} } gives a source of changed examples",
+  train_test_split = "train, test = source:split { 0.8, 0.2, seed = 1 }",
+  random_split = "train, test = source:split { 0.8, 0.2, seed = 1 }",
+}
+
 function meta.__index(self, key)
   if type(key) == "number" then
     local state = state_of(self)
@@ -62,6 +74,7 @@ function meta.__index(self, key)
   end
   local value = rawget(description_of(self), key)
   if value ~= nil then return value end
+  if source_instead[key] and Source[key] == nil then where.fail(("a source has no '%s'; %s"):format(key, source_instead[key])) end
   return Source[key]
 end
 function meta.__newindex(self, key, value)

@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::string_view kInput = "the size of its input is found out: leave it out";
 constexpr std::string_view kBatch = "it stands beside the data: data = { train = ..., batch = 32 }";
+constexpr std::string_view kParts = "the parts of the data stand in data = { train = ..., validation = ..., test = ..., batch = 32 }";
 constexpr std::string_view kStopping =
     "early_stopping = { metric = \"validation.loss\", patience = 3 } watches a figure of data.validation";
 constexpr std::string_view kPlateau = "reduce_on_plateau = { metric = \"validation.loss\" } is a key of the job";
@@ -195,6 +196,9 @@ constexpr Elsewhere kNames[] = {
     {"target_size", "size", ""},
     {"color_mode", "channels", ""},
     // transforms
+    {"augment", "", kChain},
+    {"augmentation", "", kChain},
+    {"transform", "transforms", kChain},
     {"ToTensor", "", "pictures are read as numbers from 0 to 1: leave it out"},
     {"Compose", "", kChain},
     {"RandomCrop", "crop", ""},
@@ -209,7 +213,12 @@ constexpr Elsewhere kNames[] = {
     {"MinMaxScaler", "minmax", ""},
     // what is called
     {"fit", "", kTrain},
-    {"train", "train", kTrain},
+    {"train", "train",
+     "`perigee train FILE` trains a script's job; at the prompt pg.start does; what is learned from is data = { train = ... }"},
+    {"test", "test", kParts},
+    {"validation", "validation", kParts},
+    {"x_train", "", kParts},
+    {"batch", "batch", kBatch},
     {"from_numpy", "", "pg.load \"file.npy\" reads NumPy's files, pg.tensor { ... } takes lists"},
     {"no_grad", "", kGradients},
     {"load_state_dict", "", "pg.load_model \"RUN\" gives a trained network; pretrained = \"RUN\" begins a job with one"},

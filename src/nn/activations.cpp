@@ -133,6 +133,9 @@ Value apply_activation(LayerContext& context, const Json& activation, Value x) {
     known.push_back(each.name);
     if (type == each.name) def = &each;
   }
+  if (type == "softmax" && x.rank() == 2 && x.shape()[1] == 1)
+    context.fail("softmax over a single output is always 1", "", "",
+                 "give the layer an output for each class, or take activation = \"sigmoid\", or none for numbers");
   if (def == nullptr) context.fail("there is no activation '" + type.substr(0, 100) + "'", "", "", nearest_hint(type, known));
   return def->build(context, options.with(def->schema), x);
 }

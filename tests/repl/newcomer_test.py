@@ -63,6 +63,16 @@ def outputs_and_classes_that_do_not_match_are_told():
     assert "all examples are of one class, 'red'" in error, error
 
 
+def a_class_without_pictures_is_told():
+    for name in ("photos/a", "photos/b", "photos/empty"):
+        pathlib.Path(name).mkdir(parents=True)
+    run("-e", "for _, n in ipairs { 'a/1', 'a/2', 'b/1' } do pg.save('photos/' .. n .. '.png', pg.zeros(4, 4, { dtype = 'u8' })) end")
+    _, error = run("-e", 'print(#pg.data.images { "photos", size = 4 })')
+    assert "photos/empty: this folder has no pictures" in error, error
+    _, error = run("-e", 'print(#pg.data.images { "photos", size = 4, classes = { "a", "b", "empty" } })')
+    assert not error, error
+
+
 def a_finished_run_says_so_when_it_is_resumed():
     train("done", 'pg.data.csv { "three.csv", target = "y" }', epochs=2)
     _, error = run("train", "--resume", "done")
@@ -117,7 +127,7 @@ def help_tells_sources_and_values():
 
 
 CHECKS = [columns_of_one_name_are_told_apart, numbers_with_decimal_commas_are_read, outputs_and_classes_that_do_not_match_are_told,
-          a_finished_run_says_so_when_it_is_resumed, long_runs_have_few_lines_in_a_file, the_last_and_the_best_epoch_are_shown,
+          a_class_without_pictures_is_told, a_finished_run_says_so_when_it_is_resumed, long_runs_have_few_lines_in_a_file, the_last_and_the_best_epoch_are_shown,
           a_file_on_standard_input_is_run, help_tells_sources_and_values]
 
 

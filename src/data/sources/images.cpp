@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "src/core/warning.h"
 #include "src/data/records/encoded.h"
 #include "src/data/sources/picture_options.h"
 #include "src/io/confined.h"
@@ -108,7 +109,11 @@ SourcePtr open(const Config& config, const std::string& base) {
   for (size_t label = 0; label < classes.size(); ++label) {
     const std::string of_class = folder + "/" + classes[label];
     if (config.has("classes") && !folder_exists(of_class)) continue;
+    const size_t before = files.size();
     for (const auto& name : sorted_entries(of_class, false)) files.push_back({of_class + "/" + name, static_cast<int64_t>(label)});
+    if (files.size() == before && !config.has("classes"))
+      warn(of_class +
+           ": this folder has no pictures, and counts as a class all the same; remove it, or name the classes: classes = { ... }");
   }
   if (classes.empty())
     for (const auto& name : sorted_entries(folder, false)) files.push_back({folder + "/" + name, 0});

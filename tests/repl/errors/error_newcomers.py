@@ -30,12 +30,18 @@ CASES = [
     script("two outputs for one number", "trial.lua:5: loss", "the target does not fit the network's output",
            "the network has 2 outputs, and the target 1 number in each example", ("{ 2 }", "{ 1 }"), loss='"mse"',
            network="pg.sequential { pg.dense { 2 } }", train='pg.data.csv { "number.csv", target = "y" }'),
+    script("softmax over one output", "trial.lua:4", "softmax over a single output is always 1", 'activation = "sigmoid"', ('"softmax"', '"sigmoid"'), loss='"mse"',
+           network='pg.sequential { pg.dense { 1, activation = "softmax" } }', train='pg.data.csv { "number.csv", target = "y" }'),
+    prompt("a function as activation", "pg.dense { 8, activation = pg.relu }", "dense: an activation is called by its name", 'activation = "relu"',
+           ("pg.relu", '"relu"')),
+    job("the keys of 'data' have names; got 1 as a key", None, "data = { train = ..., test = ... }", data=', pg.data.csv { "two.csv" }'),
     # weights of classes
     key("class_weight", "{ 1, 2 }", "it is an option of the loss"),
     script("weights in the place of their rule", "trial.lua:5: loss", "'class_weight' is no list of weights", "weights = { 1, 2, 3 }",
            ("class_weight", "weights"), loss='pg.loss.cross_entropy { class_weight = { 1, 2 } }'),
     # keys of a job
     key("batch_size", "32", "data = { train = ..., batch = 32 }", ("batch_size = 32,", "")),
+    key("test", "1", "data = { train = ..., validation = ..., test = ..."),
     key("callbacks", "{}", "early_stopping, checkpoint, reduce_on_plateau"),
     key("verbose", "1", "--log plain"),
     key("learning_rate", "0.1", "optimizer = pg.adam { lr = 0.001 }"),
@@ -120,6 +126,9 @@ CASES = [
            after=(("-e", "os.execute 'mkdir flat' for i = 1, 2 do pg.save('flat/' .. i .. '.png', pg.zeros(4, 4, { dtype = 'u8' })) end"),)),
     script("a picture as folder", "two.csv", "is a file; expected a folder", train='pg.data.images { "two.csv", size = 4 }'),
     script("a folder of pictures misspelt", "share", "there is no such folder", "did you mean 'shared'?", train='pg.data.images { "share", size = 4 }'),
+    prompt("a transform that is not called", f"x = {ARRAYS} x:map {{ pg.transform.flip }}", "map: transform 1 is a function", "pg.transform.flip {}",
+           ("transform.flip }", "transform.flip {} }")),
+    prompt("augmentation by an option", 'pg.data.images { "shared", size = 4, augment = true }', "has no option 'augment'", "source:map {", (", augment = true", "")),
     # the command line
     command("nothing to predict", ("predict", "kept"), "`perigee predict`", "needs an argument more: files, images (JPEG, PNG), tables", after=KEPT),
     command("no model to judge", ("eval",), "`perigee eval`", "needs an argument more: model, a model file"),
@@ -137,7 +146,12 @@ CASES = [
     command("a setting that others have", ("train", "kept.lua", "--set", "batch_size=3"), "--set batch_size", "there is no 'batch_size' here", "data = {"),
     command("a setting of the data that others have", ("train", "kept.lua", "--set", "data.batch_size=3"), "--set data.batch_size", "there is no 'batch_size' here",
             "did you mean 'batch'?", ("batch_size", "batch")),
-    # a loaded model
+    # a loaded model, a run, a source
+    prompt("a run's loss", 'run = pg.start("kept.lua", { folder = false }) return run.loss', "a run has no 'loss'", "run.progress shows it", (".loss", ".progress")),
+    prompt("a run's training", 'run = pg.start("kept.lua", { folder = false }) run:train()', "a run has no 'train'", "run:wait()", (":train()", ":wait()")),
+    prompt("a network to start", "pg.start(pg.sequential { pg.dense { 1 } })", "got a network", "pg.experiment { network = net"),
+    prompt("a source's columns", f"return {ARRAYS}.columns", "a source has no 'columns'", "source:fields()", (".columns", ":fields()")),
+    prompt("a source's order", f"x = {ARRAYS} x:shuffle()", "a source has no 'shuffle'", "data = { shuffle = false }"),
     prompt("an example without its axis", SAVED + "model(pg.ones(2))", "input 'x' does not fit; got f32[2]", "x:unsqueeze(1)", ("(2))", "(2):unsqueeze(1))"), after=KEPT),
     prompt("a tensor to predict", SAVED + "model:predict(pg.ones(1, 2))", "predict takes the name of a file, or columns by name; got a tensor",
            "model(x) takes tensors as they are", (":predict", ""), after=KEPT),
