@@ -463,12 +463,9 @@ CsvFormat csv_format(const Config& config) {
   if (delimiter.size() != 1 || delimiter[0] == '"' || delimiter[0] == '\n' || delimiter[0] == '\r')
     config.fail("delimiter", "must be one character", "'" + delimiter + "'");
   CsvFormat format{.delimiter = delimiter[0]};
-  const std::string decimal = config.string("decimal", ".");
-  if (decimal != "." && decimal != ",") config.fail("decimal", "must be a point or a comma", "'" + decimal + "'", "\".\" or \",\"");
-  if (decimal[0] == format.delimiter)
-    config.fail("decimal", "is the delimiter too", "'" + decimal + "'", "",
-                "fields with decimal commas are separated otherwise: delimiter = \";\"");
-  format.decimal = decimal[0];
+  format.decimal = config.string("decimal", ".") == "," ? ',' : '.';
+  if (format.decimal == ',' && format.delimiter == ',')
+    config.fail("decimal", "is the delimiter too", "','", "", "fields with decimal commas are separated otherwise: delimiter = \";\"");
   if (config.has("header")) format.header = config.boolean("header", false);
   if (const Json* fitted = config.raw("fitted"); fitted != nullptr)
     if (const Json* columns = fitted->find("columns"); columns != nullptr && columns->is_array())
