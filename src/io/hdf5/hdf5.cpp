@@ -83,8 +83,8 @@ File::File(std::string name, std::span<const std::byte> content, std::shared_ptr
   Headers(*this).walk();
 }
 
-void File::damaged(const std::string& what, uint64_t at) const {
-  throw Error(ErrorKind::data, {.where = name_ + ": byte " + std::to_string(at), .what = what});
+void File::damaged(const std::string& what, uint64_t at, const char* hint) const {
+  throw Error(ErrorKind::data, {.where = name_ + ": byte " + std::to_string(at), .what = what, .hint = hint});
 }
 
 std::span<const std::byte> File::bytes(uint64_t at, uint64_t size) const {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "src/io/damaged.h"
 #include "src/io/file.h"
 #include "src/io/hdf5/types.h"
 
@@ -66,7 +67,7 @@ class File {
   friend class Headers;
   Bytes decoded(const DataSet& set, const StoredChunk& chunk) const;
   void copy_chunk(const DataSet& set, const StoredChunk& chunk, uint64_t first_row, uint64_t rows, Bytes& out) const;
-  [[noreturn]] void damaged(const std::string& what, uint64_t at) const;
+  [[noreturn]] void damaged(const std::string& what, uint64_t at, const char* hint = kGetAnew) const;
   uint64_t number(uint64_t at, size_t bytes) const;
   uint64_t offset(uint64_t at) const;  // an address, of the size that the file has
   std::span<const std::byte> bytes(uint64_t at, uint64_t size) const;

@@ -123,7 +123,8 @@ void Headers::add(Message message, uint8_t flags, std::vector<Message>& list) {
     if (version > 3) file_.damaged("a shared message of the HDF5 file cannot be read", message.at);
     if (where == kNowhere) file_.damaged("a shared message of the HDF5 file leads nowhere", message.at);
     if (as_text(file_.bytes(where, 4)) == "OHDR")
-      file_.damaged("a type of the HDF5 file has a name of its own in a new header, which is not read", message.at);
+      file_.damaged("a type of the HDF5 file has a name of its own in a new header, which is not read", message.at,
+                    "h5repack OLD NEW writes the file anew");
     if (file_.number(where, 1) != 1) file_.damaged("a shared message of the HDF5 file leads to no header", message.at);
     const uint64_t end = where + 16 + file_.number(where + 8, 4);
     for (uint64_t at = where + 16; at + 8 <= end;) {

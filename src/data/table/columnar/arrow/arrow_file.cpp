@@ -5,6 +5,7 @@
 
 #include "src/data/table/columnar/arrow/arrow_schema.h"
 #include "src/data/table/columnar/arrow/arrow_values.h"
+#include "src/io/damaged.h"
 
 namespace perigee::tables::arrow {
 namespace {
@@ -55,8 +56,8 @@ class ArrowFile : public ColumnarFile {
   }
 
  private:
-  [[noreturn]] void damaged(const char* what, uint64_t at) const {
-    throw Error(ErrorKind::data, {.where = name_ + ": byte " + std::to_string(at), .what = what});
+  [[noreturn]] void damaged(const char* what, uint64_t at, const char* hint = kGetAnew) const {
+    throw Error(ErrorKind::data, {.where = name_ + ": byte " + std::to_string(at), .what = what, .hint = hint});
   }
   FlatBytes flat(const Message& message) const { return {content_.subspan(message.metadata, message.size), name_, message.metadata}; }
 
@@ -100,7 +101,7 @@ class ArrowFile : public ColumnarFile {
       version_ = root.number<int16_t>(0, 0);
       const FlatTable schema = root.table(2);
       if (schema.number<int16_t>(0, 0) != 0)
-        damaged("the Arrow file has numbers in big-endian order, which are not read", message.metadata);
+        damaged("the Arrow file has numbers in big-endian order, which are not read", message.metadata, "write it in little-endian order");
       const FlatVector list = schema.vector(1, 4);
       for (size_t i = 0; i < list.count; ++i) fields_.push_back(read_field(list.table(i)));
     } else if (kind == 2) {

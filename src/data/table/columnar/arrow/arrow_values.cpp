@@ -77,8 +77,8 @@ BatchReader::BatchReader(const FlatBytes& metadata, const FlatTable& batch, int1
   if (rows_ < 0 || rows_ > most_rows(file_bytes)) damaged("the Arrow batch has far more rows than its bytes can have");
 }
 
-void BatchReader::damaged(const char* what) const {
-  throw Error(ErrorKind::data, {.where = where_ + ": body at byte " + std::to_string(offset_), .what = what});
+void BatchReader::damaged(const char* what, const char* hint) const {
+  throw Error(ErrorKind::data, {.where = where_ + ": body at byte " + std::to_string(offset_), .what = what, .hint = hint});
 }
 
 BatchReader::Node BatchReader::node(const ArrowField& /*field*/) {
@@ -143,7 +143,8 @@ void BatchReader::read_numbers(const ArrowField& field, int64_t rows, Column& co
     else if (field.kind == Kind::boolean) value = std::to_integer<int64_t>(bytes[static_cast<size_t>(r) / 8] >> (r % 8)) & 1;
     else value = whole_at(bytes, static_cast<int64_t>(width_of(field)), field.is_signed, r);
     if (column.type == Type::time && !column.is_missing(r)) value = milliseconds_of(field, value);
-    if (!field.is_signed && value < 0) damaged("the Arrow batch has an unsigned number beyond 2^63, which a column cannot have");
+    if (!field.is_signed && value < 0)
+      damaged("the Arrow batch has an unsigned number beyond 2^63, which a column cannot have", "write it as text, or as float64");
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/data/table/columnar/arrow/arrow_schema.h"
+#include "src/io/damaged.h"
 
 namespace perigee::tables::arrow {
 
@@ -31,7 +32,7 @@ class BatchReader {
   void read_views(int64_t rows, Column& column);
   void read_list(const ArrowField& field, int64_t rows, Column& column);
   void add_text(Column& column, std::span<const std::byte> bytes, int64_t begin, int64_t end) const;
-  [[noreturn]] void damaged(const char* what) const;
+  [[noreturn]] void damaged(const char* what, const char* hint = kGetAnew) const;
 
   const FlatBytes* metadata_;
   FlatVector nodes_, buffers_, variadic_;

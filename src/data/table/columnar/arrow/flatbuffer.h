@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "src/core/error.h"
+#include "src/io/damaged.h"
 #include "src/io/file.h"
 
 namespace perigee::tables::arrow {
@@ -18,7 +19,7 @@ struct FlatBytes {
   uint64_t offset = 0;
 
   [[noreturn]] void damaged(const char* what, size_t at) const {
-    throw Error(ErrorKind::data, {.where = where + ": byte " + std::to_string(offset + at), .what = what});
+    throw Error(ErrorKind::data, {.where = where + ": byte " + std::to_string(offset + at), .what = what, .hint = kGetAnew});
   }
   template <class T>
   T at(size_t place) const {

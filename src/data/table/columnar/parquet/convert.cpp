@@ -36,7 +36,8 @@ void convert_wholes(const Leaf& leaf, Values& values, const Place& place) {
       case Meaning::nanoseconds: value = floor_div(value, 1'000'000); break;
       case Meaning::unsigned_integer:
         if (leaf.physical == Physical::int32) value = static_cast<uint32_t>(value);
-        else if (value < 0) place.damaged("the page has an unsigned number beyond 2^63, which a column cannot have");
+        else if (value < 0)
+          place.damaged("the page has an unsigned number beyond 2^63, which a column cannot have", "write it as text, or as float64");
         break;
       default: return;
     }

@@ -10,8 +10,8 @@ namespace perigee::tables::parquet {
 
 static_assert(std::endian::native == std::endian::little, "numbers of pages are little-endian");
 
-void Place::damaged(const char* what) const {
-  throw Error(ErrorKind::data, {.where = where + ": page at byte " + std::to_string(offset), .what = what});
+void Place::damaged(const char* what, const char* hint) const {
+  throw Error(ErrorKind::data, {.where = where + ": page at byte " + std::to_string(offset), .what = what, .hint = hint});
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/data/table/columnar/parquet/metadata.h"
+#include "src/io/damaged.h"
 
 namespace perigee::tables::parquet {
 
@@ -15,7 +16,7 @@ namespace perigee::tables::parquet {
 struct Place {
   std::string where;
   uint64_t offset = 0;
-  [[noreturn]] void damaged(const char* what) const;
+  [[noreturn]] void damaged(const char* what, const char* hint = kGetAnew) const;
 };
 
 // Values of one physical type that are there: one of the lists has them. Texts lie in the page or in `made`.

@@ -151,8 +151,9 @@ Chunk read_chunk(T& in, uint64_t most) {
     });
     return true;
   });
-  if (elsewhere) in.damaged("columns of the Parquet file lie in another file, which is not read");
-  if (chunk.values < 0) in.damaged("a column of the Parquet file has no metadata: it may be encrypted, which is not read");
+  if (elsewhere) in.damaged("columns of the Parquet file lie in another file, which is not read", "write them into one file");
+  if (chunk.values < 0)
+    in.damaged("a column of the Parquet file has no metadata: it may be encrypted, which is not read", "write it again without encryption");
   if (codec < 0 || codec > 7) in.damaged("the Parquet file has a compression that there is not");
   chunk.codec = static_cast<Codec>(codec);
   if (chunk.values == 0) return chunk;  // there is no page
@@ -181,7 +182,7 @@ RowGroup read_group(T& in, uint64_t most, size_t leaves) {
 }  // namespace
 
 Metadata read_metadata(std::span<const std::byte> file, const std::string& where) {
-  const auto refuse = [&](const char* what, uint64_t at, const char* hint = "") {
+  const auto refuse = [&](const char* what, uint64_t at, const char* hint = kGetAnew) {
     throw Error(ErrorKind::data, {.where = where + ": byte " + std::to_string(at), .what = what, .hint = hint});
   };
   if (file.size() < 12 || std::memcmp(file.data() + file.size() - 4, "PAR1", 4) != 0) {

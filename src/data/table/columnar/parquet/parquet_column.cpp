@@ -30,7 +30,7 @@ void decompress(Codec codec, Span in, std::span<std::byte> out, const Place& pla
       return lz4_block_decompress(in, out, where);
     case Codec::lzo: break;
   }
-  place.damaged("the page is compressed by LZO, which is not read: write the file again with zstd");
+  place.damaged("the page is compressed by LZO, which is not read", "write the file again with zstd");
 }
 
 class ColumnReader {

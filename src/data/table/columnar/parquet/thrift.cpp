@@ -4,8 +4,8 @@
 
 namespace perigee::tables::parquet {
 
-void ThriftReader::damaged(const char* what) const {
-  throw Error(ErrorKind::data, {.where = where_ + ": byte " + std::to_string(offset_ + at_), .what = what});
+void ThriftReader::damaged(const char* what, const char* hint) const {
+  throw Error(ErrorKind::data, {.where = where_ + ": byte " + std::to_string(offset_ + at_), .what = what, .hint = hint});
 }
 
 uint8_t ThriftReader::next() {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/io/damaged.h"
 #include "src/io/file.h"
 
 namespace perigee::tables::parquet {
@@ -33,7 +34,7 @@ class ThriftReader {
   List begin_list();
   void skip(Kind kind, int depth = 0);
   size_t used() const { return at_; }
-  [[noreturn]] void damaged(const char* what) const;
+  [[noreturn]] void damaged(const char* what, const char* hint = kGetAnew) const;
 
  private:
   uint8_t next();

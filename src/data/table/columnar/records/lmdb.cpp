@@ -6,6 +6,7 @@
 #include "src/core/error.h"
 #include "src/data/table/columnar/records/record_table.h"
 #include "src/data/table/columnar/records/wire.h"
+#include "src/io/damaged.h"
 
 namespace perigee::tables {
 namespace {
@@ -45,7 +46,8 @@ class Tree {
     }
     if (little<uint32_t>(bytes, meta + 4) != 1) damaged("the database has an unknown version", meta + 4);
     const auto flags = little<uint16_t>(bytes, meta + 24 + 48 + 4);
-    if ((flags & kDuplicates) != 0) damaged("the database has several values of a key, which is not read", meta + 24 + 48 + 4);
+    if ((flags & kDuplicates) != 0)
+      damaged("the database has several values of a key, which is not read", meta + 24 + 48 + 4, "write it without MDB_DUPSORT");
     const auto root = little<uint64_t>(bytes, meta + 24 + 48 + 40);
     met_.resize(bytes.size() / page_size_);
     if (root != ~uint64_t{0}) visit(root, 0);
@@ -53,8 +55,8 @@ class Tree {
   std::vector<Record> records;
 
  private:
-  [[noreturn]] void damaged(const char* what, uint64_t at) const {
-    throw Error(ErrorKind::data, {.where = name_ + ": byte " + std::to_string(at), .what = what});
+  [[noreturn]] void damaged(const char* what, uint64_t at, const char* hint = kGetAnew) const {
+    throw Error(ErrorKind::data, {.where = name_ + ": byte " + std::to_string(at), .what = what, .hint = hint});
   }
 
   uint64_t place(uint64_t page, uint64_t from) const {
@@ -82,7 +84,8 @@ class Tree {
     const uint64_t at = page + inside;
     const uint64_t size = little<uint32_t>(bytes_, at), key = little<uint16_t>(bytes_, at + 6);
     const unsigned kind = little<uint16_t>(bytes_, at + 4);
-    if ((kind & (kSubData | kDuplicates)) != 0) damaged("the database has databases in it, which are not read", at);
+    if ((kind & (kSubData | kDuplicates)) != 0)
+      damaged("the database has databases in it, which are not read", at, "write each into an environment of its own");
     const uint64_t room = page_size_ - inside - 8, stored = (kind & kBigData) != 0 ? 8 : size;
     if (key > room || stored > room - key) damaged("an entry of the database leads out of its page", at);
     uint64_t begin = at + 8 + key;
@@ -152,8 +155,9 @@ class LmdbFile : public RecordTable {
       fields[0] = text("key", record.key);
       if (!datum_) fields[1] = text("value", record.value);
       else if (!read_datum(record.value, fields[1], fields[2]))
-        throw Error(ErrorKind::data,
-                    {.where = name_ + ": record " + std::to_string(r + 1), .what = "a value is no Datum of Caffe's, as the first is"});
+        throw Error(ErrorKind::data, {.where = name_ + ": record " + std::to_string(r + 1),
+                                      .what = "a value is no Datum of Caffe's, as the first is",
+                                      .hint = kGetAnew});
       use(fields);
     }
   }

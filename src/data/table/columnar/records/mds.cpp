@@ -10,6 +10,7 @@
 #include "src/data/table/byte_stream.h"
 #include "src/data/table/columnar/column_values.h"
 #include "src/data/table/columnar/records/record_table.h"
+#include "src/io/damaged.h"
 
 namespace perigee::tables {
 namespace {
@@ -181,8 +182,8 @@ class Shard {
   }
 
  private:
-  [[noreturn]] void damaged(const char* what, uint64_t at) const {
-    throw Error(ErrorKind::data, {.where = name_ + ": byte " + std::to_string(at), .what = what});
+  [[noreturn]] void damaged(const char* what, uint64_t at, const char* hint = kGetAnew) const {
+    throw Error(ErrorKind::data, {.where = name_ + ": byte " + std::to_string(at), .what = what, .hint = hint});
   }
   uint64_t number(uint64_t at) const {
     uint32_t value = 0;

@@ -3,6 +3,7 @@
 #include "src/core/error.h"
 #include "src/data/table/columnar/records/record_table.h"
 #include "src/data/table/columnar/records/wire.h"
+#include "src/io/damaged.h"
 #include "src/io/plot/tensorboard.h"
 
 namespace perigee::tables {
@@ -116,8 +117,8 @@ class TfRecordFile : public RecordTable {
   }
 
  private:
-  [[noreturn]] void damaged(const char* what, uint64_t at) const {
-    throw Error(ErrorKind::data, {.where = name_ + ": byte " + std::to_string(at), .what = what});
+  [[noreturn]] void damaged(const char* what, uint64_t at, const char* hint = kGetAnew) const {
+    throw Error(ErrorKind::data, {.where = name_ + ": byte " + std::to_string(at), .what = what, .hint = hint});
   }
   std::string_view record(uint64_t number) const { return bytes_.substr(places_[number].first, places_[number].second); }
 

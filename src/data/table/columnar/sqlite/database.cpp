@@ -4,6 +4,7 @@
 
 #include "src/core/error.h"
 #include "src/core/utf8.h"
+#include "src/io/damaged.h"
 
 namespace perigee::tables::sqlite {
 namespace {
@@ -36,7 +37,7 @@ void append_utf16(std::string_view bytes, bool big, std::string& out) {
 }  // namespace
 
 void Database::damaged(const std::string& what, uint64_t at) const {
-  throw Error(ErrorKind::data, {.where = name_ + ": byte " + std::to_string(at), .what = what});
+  throw Error(ErrorKind::data, {.where = name_ + ": byte " + std::to_string(at), .what = what, .hint = kGetAnew});
 }
 
 uint64_t Database::number(uint64_t at, size_t size) const {

@@ -63,7 +63,9 @@ class SqliteFile : public ColumnarFile {
     const Entry entry = chosen(database_, input.part);
     where_ = input.name + ": table '" + entry.name.substr(0, 60) + "'";
     if (entry.root <= 0 || entry.root > UINT32_MAX)
-      throw Error(ErrorKind::data, {.where = where_, .what = "the table is virtual, or damaged: the file has no page of it"});
+      throw Error(ErrorKind::data, {.where = where_,
+                                    .what = "the table is virtual, or damaged: the file has no page of it",
+                                    .hint = "sqlite3 FILE 'CREATE TABLE copy AS SELECT * FROM table' writes down a virtual one"});
     table_ = create_table(entry.sql, where_);
     place_columns();
     scan(static_cast<uint32_t>(entry.root));

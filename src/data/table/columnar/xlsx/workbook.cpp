@@ -45,8 +45,10 @@ Workbook::Workbook(const std::string& name, std::span<const std::byte> content, 
   }
   sheet_ = file(path);
   if (sheet_.empty())
-    throw Error(ErrorKind::data,
-                {.where = where_, .what = "the workbook lacks the file of a sheet", .got = "'" + path.substr(0, 60) + "'"});
+    throw Error(ErrorKind::data, {.where = where_,
+                                  .what = "the workbook lacks the file of a sheet",
+                                  .got = "'" + path.substr(0, 60) + "'",
+                                  .hint = "save it again, or save it as CSV"});
 }
 
 std::string Workbook::file(std::string_view path) {
@@ -65,7 +67,9 @@ std::string Workbook::file(std::string_view path) {
 // The workbook names its sheets; the file of each stands in the workbook's relations.
 std::string Workbook::sheet_path(const std::string& part) {
   const std::string book = file("xl/workbook.xml"), relations = file("xl/_rels/workbook.xml.rels");
-  if (book.empty()) throw Error(ErrorKind::data, {.where = where_, .what = "the archive is no workbook: it lacks xl/workbook.xml"});
+  if (book.empty())
+    throw Error(ErrorKind::data,
+                {.where = where_, .what = "the archive is no workbook: it lacks xl/workbook.xml", .hint = "save it as .xlsx, or as CSV"});
   std::map<std::string, std::string> targets;
   Tag tag;
   for (size_t at = 0; next_tag(relations, at, tag);)

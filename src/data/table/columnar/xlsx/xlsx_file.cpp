@@ -44,7 +44,9 @@ class SheetReader {
 
  private:
   [[noreturn]] void fail(const std::string& what, size_t at) const {
-    throw Error(ErrorKind::data, {.where = book_.where() + ": sheet: character " + std::to_string(at + 1), .what = what});
+    throw Error(ErrorKind::data, {.where = book_.where() + ": sheet: character " + std::to_string(at + 1),
+                                  .what = what,
+                                  .hint = "save the workbook again, or save it as CSV"});
   }
 
   // Texts may have moved while the row grew.

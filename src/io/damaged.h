@@ -1,0 +1,8 @@
+// What an error advises where a file contradicts itself: no option helps, other bytes do.
+#pragma once
+
+namespace perigee {
+
+inline constexpr const char* kGetAnew = "the file is damaged or not whole: copy it again, or write it anew";
+
+}  // namespace perigee
