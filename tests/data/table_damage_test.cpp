@@ -215,11 +215,28 @@ constexpr Damage kWorkbook[] = {
 constexpr Damage kNoArrow[] = {{"book", 0, "\xff\xff\xff\xff"sv, "the Arrow metadata lead out of their message"}};
 constexpr Damage kNoSchema[] = {{"arrays", 0, "\xff\xff\xff\xff"sv, "the Arrow file does not begin with a schema"}};
 
+// A column that cannot be read is refused where it is asked for.
+TEST(DamagedTables, AColumnThatIsNotReadSaysHowTheOthersAre) {
+  std::string bytes = corpus("hdf5", "arrays");
+  bytes[1456] = 20;
+  const TemporaryFolder mine;
+  write_file(mine / "a.h5", as_bytes(bytes));
+  try {
+    TableFile(mine / "a.h5", {}).all();
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    expect_said(
+        error.what(),
+        R"(is not read: it has elements of bit fields; expected columns with one value in each row; a schema that names the others reads those: {"columns")");
+  }
+}
+
 TEST(DamagedTables, OthersSayWhatIsWrong) {
   expect_told(kWorkbook, "xlsx");
   expect_told(kNoArrow, "xlsx");
   expect_told(kNoSchema, "arrays");
   expect_said(said_of(corpus("arrays", "arrays"), "arrays", "nothing"), "FILE#NAME chooses an array");
+  expect_said(said_of(corpus("hdf5", "arrays"), "hdf5", "nothing"), "FILE#PATH chooses a data set or a group");
 }
 
 // --- What one changed byte does not bring about ---

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <unordered_map>
 
 #include "src/core/error.h"
 #include "src/core/warning.h"
@@ -137,9 +138,14 @@ void TableFile::open() {
   if (columnar_) return plan_columnar();
   if (!part_.empty())
     throw Error(ErrorKind::data, {.where = path_, .what = "the file has one table and no parts", .got = "#" + part_.substr(0, 60)});
-  if (head.size() == kHead) {  // whole rows, unless one is longer
+  if (head.size() == kHead) {  // whole rows
     const size_t whole = whole_rows(head, options_.dialect.quote);
-    if (whole > 0) head.resize(whole);
+    if (whole == 0)
+      throw Error(ErrorKind::data, {.where = path_ + ":1",
+                                    .what = "the first row is longer than 1 MiB",
+                                    .expected = "line feeds between rows",
+                                    .hint = "a quote that is not closed may be the reason"});
+    head.resize(whole);
   }
   look(head);
 }
@@ -467,6 +473,7 @@ std::string text_of(const Json& value) { return value.is_string() ? value.as_str
 
 void TableFile::look_at_json(std::string_view head) {
   std::vector<std::string> names;
+  std::unordered_map<std::string, size_t> places;  // of names
   std::vector<std::vector<std::string>> texts;
   std::vector<std::vector<Type>> kinds;
   for_each_line(head, [&](std::string_view line, int64_t number) {
@@ -477,15 +484,16 @@ void TableFile::look_at_json(std::string_view head) {
           ErrorKind::data,
           {.where = where, .what = "the line has no object", .got = json.type_name(), .expected = R"({"age": 41, "city": "Rome"})"});
     for (const auto& [key, value] : json.as_object()) {
-      auto found = std::find(names.begin(), names.end(), key);
-      if (found == names.end()) {
-        if (names.size() >= kMostColumns) throw Error(ErrorKind::data, {.where = where, .what = "the objects have too many keys"});
+      const auto [found, fresh] = places.emplace(key, names.size());
+      if (fresh) {
+        if (names.size() >= kMostColumns)
+          throw Error(ErrorKind::data,
+                      {.where = where, .what = "the objects have too many keys", .expected = "at most " + std::to_string(kMostColumns)});
         names.push_back(key);
         texts.emplace_back();
         kinds.emplace_back();
-        found = names.end() - 1;
       }
-      const auto c = static_cast<size_t>(found - names.begin());
+      const size_t c = found->second;
       if (value.is_null() || texts[c].size() >= kRowsLooked) continue;
       texts[c].push_back(text_of(value));
       kinds[c].push_back(value.is_bool()     ? Type::boolean
