@@ -187,7 +187,7 @@ int run_command_line(int argc, char** argv) {
     say(error.what());
     return static_cast<int>(error.kind());
   } catch (const std::bad_alloc&) {
-    say("there is not enough memory; a smaller --batch needs less");
+    say("there is not enough memory; a smaller batch, fewer threads or a part of the data needs less");
     return static_cast<int>(ErrorKind::resources);
   }
 }

@@ -240,7 +240,7 @@ void ExampleClient::read(uint32_t source, const RecordLayout& layout, const Read
   };
   try {
     c.wait_for(lock, *block, i);
-    if (c.stopped) c.fail("this worker ends");
+    if (c.stopped) c.fail("this worker ends", "nothing is lost: others read the example");
     for (const Block::Failure& failure : block->failures)
       if (failure.record == i)
         throw Error(failure.kind, {.where = "data of the coordinator: example " + std::to_string(key.index), .what = failure.text});

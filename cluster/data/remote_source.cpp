@@ -31,7 +31,9 @@ RemoteOpener::RemoteOpener(const std::string& manifest, ExampleClient& client) :
 SourcePtr RemoteOpener::open(const std::string& part, const Config& description, const std::string& folder) {
   const auto found = manifest_.parts.find(part);
   if (found == manifest_.parts.end())
-    throw Error(ErrorKind::data, {.where = description.where(), .what = "the coordinator does not serve the part '" + part + "'"});
+    throw Error(ErrorKind::data, {.where = description.where(),
+                                  .what = "the coordinator does not serve the part '" + part + "'",
+                                  .hint = "start its workers with the run's own job"});
   const std::vector<size_t>& leaves = found->second.leaves;
   size_t next = 0;
   const auto mismatch = [&] {

@@ -35,7 +35,9 @@ std::optional<Engine> find_engine(const std::string& wanted, const Environment& 
     known.emplace_back(def->name);
     if (wanted != "auto" && wanted != def->name) continue;
     if (auto engine = def->find(environment)) return engine;
-    if (wanted == def->name) throw Error(ErrorKind::usage, {"--engine", "this process was not started by " + wanted});
+    if (wanted == def->name)
+      throw Error(ErrorKind::usage, {"--engine", "this process was not started by " + wanted, "",
+                                     std::string("its variables: ") + def->variables, "leave out --engine, or start it by " + wanted});
   }
   if (wanted != "auto")
     throw Error(ErrorKind::usage, {"--engine", "there is no engine '" + wanted + "'", "", "", nearest_hint(wanted, known)});
@@ -108,7 +110,10 @@ std::optional<Meeting> read_meeting(const std::string& file) {
   const ssize_t size = ours ? read(in, text, sizeof text - 1) : -1;
   close(in);
   if (sound && !ours)
-    throw Error(ErrorKind::authentication, {.where = file, .what = "others can read or have made the file where the processes meet"});
+    throw Error(ErrorKind::authentication, {.where = file,
+                                            .what = "others can read or have made the file where the processes meet",
+                                            .expected = "a file of this user, with mode 0600",
+                                            .hint = "remove it, and start the job again"});
   const std::string all(text, size > 0 ? static_cast<size_t>(size) : 0);
   const size_t first = all.find('\n'), second = first == std::string::npos ? first : all.find('\n', first + 1);
   const size_t third = second == std::string::npos ? second : all.find('\n', second + 1);

@@ -21,7 +21,8 @@ constexpr size_t kMaxLine = 4096;
 constexpr int kAnswerSeconds = 120;  // the slowest is rank 0, which opens its data before it tells where it is
 
 [[noreturn]] void fail(const std::string& what, const std::string& got = "", const std::string& hint = "") {
-  throw Error(ErrorKind::cluster, {"the launcher's PMI_FD", what, got.empty() ? "" : "'" + got.substr(0, 200) + "'", "", hint});
+  throw Error(ErrorKind::cluster, {"the launcher's PMI_FD", what, got.empty() ? "" : "'" + got.substr(0, 200) + "'", "",
+                                   hint.empty() ? "start the job again; --engine none leaves the launcher's answers aside" : hint});
 }
 
 // "cmd=get_result rc=0 value=x" -> "x" of "value".

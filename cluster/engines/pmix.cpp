@@ -120,7 +120,9 @@ class Pmix {
     return get_(&of, key, nullptr, 0, &value) == 0 ? value : nullptr;  // few bytes, asked once: not worth the library's way to free it
   }
   [[noreturn]] static void fail(const std::string& what) {
-    throw Error(ErrorKind::cluster, {.where = "the launcher's PMIx", .what = what});
+    throw Error(
+        ErrorKind::cluster,
+        {.where = "the launcher's PMIx", .what = what, .hint = "start the job again; --engine none leaves the launcher's answers aside"});
   }
 
   bool started_ = false;

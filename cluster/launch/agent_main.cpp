@@ -71,7 +71,9 @@ class Question final : public TransportEvents {
     FrameHeader header;
     Report report;
     if (!read_header(frame, &header) || header.type != MessageType::report) return;
-    if (!decode(frame.subspan(kHeaderBytes), &report)) return end(Error(ErrorKind::cluster, {address_, "its answer makes no sense"}));
+    if (!decode(frame.subspan(kHeaderBytes), &report))
+      return end(Error(ErrorKind::cluster,
+                       {address_, "its answer makes no sense", "", "", "another version may run there: install the same on both"}));
     try {
       answer_ = Json::parse(report.json, address_);
       if (!drains_) return loop_.stop();
@@ -79,7 +81,7 @@ class Question final : public TransportEvents {
       if (!role || *role != Json("agent"))
         return end(Error(ErrorKind::usage, {.where = address_,
                                             .what = "is no agent, and has no workers to end",
-                                            .got = role && role->is_string() ? role->as_string() : "something else",
+                                            .got = role && role->is_string() ? role->as_string() : "the coordinator of a run",
                                             .expected = "the address of a `perigee agent`"}));
       asked_ = true;
       transport_.send(peer, encode(Stop{.why = "drained", .finished = true}, FrameHeader{.type = MessageType::stop}));
@@ -93,14 +95,18 @@ class Question final : public TransportEvents {
       return end(
           Error(ErrorKind::authentication,
                 {.where = address_, .what = "it does not accept this secret", .hint = "use the --secret file that it was started with"}));
-    end(Error(
-        ErrorKind::cluster,
-        {.where = address_,
-         .what = "no agent or coordinator answers there",
-         .got = std::string(to_string(why)) + (transport_.loss_detail().empty() ? "" : ": " + transport_.loss_detail()),
-         .hint = why == PeerLoss::closed && !with_secret_ ? "was it started with a secret? Then give the same file with --secret" : ""}));
+    end(Error(ErrorKind::cluster,
+              {.where = address_,
+               .what = "no agent or coordinator answers there",
+               .got = std::string(to_string(why)) + (transport_.loss_detail().empty() ? "" : ": " + transport_.loss_detail()),
+               .hint = why == PeerLoss::closed && !with_secret_ ? "was it started with a secret? Then give the same file with --secret"
+                       : why == PeerLoss::refused               ? "is the address right, and does an agent or a run with --listen have it?"
+                                                                : ""}));
   }
-  void on_timer(uint64_t) override { end(Error(ErrorKind::cluster, {address_, "it does not answer"})); }
+  void on_timer(uint64_t) override {
+    end(Error(ErrorKind::cluster,
+              {address_, "it does not answer", "", "", "is the address right, and does no firewall hold the connection back?"}));
+  }
   void on_writable(PeerId) override {}
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cluster/launch/worker_gpus.h"
+#include "cluster/rounds/local/fragments.h"
 #include "src/core/warning.h"
 #include "src/data/table_source.h"
 #include "src/data/vector_source.h"
@@ -75,29 +76,47 @@ void check_one(const Job& job) {
                                               .hint = "start it as `perigee train SCRIPT --workers N`"}));
 }
 
+// What each worker would say, before there is one.
+void check_fragments(const Job& job, const Policy& policy, Trainer& probe) {
+  if (!policy.partial()) return;
+  const Params& params = probe.model().params();
+  try {
+    FragmentPlan(policy, params.windows(), params.block_elements(), job.where() + ": averaging");
+  } catch (const Error& error) {
+    throw job.placed(error);
+  }
+}
+
 }  // namespace
+
+Policy policy_of_job(const Job& job) {
+  try {
+    return read_policy(job.json().find("averaging"), job.where());
+  } catch (const Error& error) {
+    throw job.placed(error);
+  }
+}
 
 int64_t data_shards(const Job& job, const Policy& policy, int64_t examples) {
   const int64_t shards = read_placement(Config(job.json(), job.where()).object("data")).shards;
   const std::string where = job.where() + ": data.shards";
   if (shards > 1 && policy.synchronous(0))
-    throw Error(
-        ErrorKind::model,
-        {.where = where,
-         .what = "works on averages of parameters alone: the gradient of a step does not depend on which worker reads which example",
-         .got = policy.name,
-         .expected = "a policy of parameters from the first step on",
-         .hint = "averaging = pg.averaging.periodic { every = 5 }"});
+    throw job.placed(
+        Error(ErrorKind::model,
+              {.where = where,
+               .what = "works on averages of parameters alone: the gradient of a step does not depend on which worker reads which example",
+               .got = policy.name,
+               .expected = "a policy of parameters from the first step on",
+               .hint = "averaging = pg.averaging.periodic { every = 5 }"}));
   if (shards > examples)
-    throw Error(ErrorKind::model, {.where = where,
-                                   .what = "are more than there are examples",
-                                   .got = std::to_string(shards),
-                                   .expected = "at most " + std::to_string(examples)});
+    throw job.placed(Error(ErrorKind::model, {.where = where,
+                                              .what = "are more than there are examples",
+                                              .got = std::to_string(shards),
+                                              .expected = "at most " + std::to_string(examples)}));
   return shards;
 }
 
-ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
-    : job(given), policy(read_policy(given.json().find("averaging"), given.where())) {
+ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options) : job(given), policy(policy_of_job(given)) {
   check_one(job);
   // A trainer that is never stepped: it opens the data, builds the network and measures kernels, and so finds every mistake in the
   // job before anything is started elsewhere.
@@ -113,6 +132,7 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   if (const std::string line = line_of_targets(probe.train_source().traits().remarks); !line.empty()) warn(line);
   check_steps(probe, options.backend == Backend::cuda);
   check_repeats(probe);
+  check_fragments(job, policy, probe);
   global_batch = about_data.integer_in("global_batch", 0, int64_t{1} << 24, 0) * accumulate_of(job);
   global_batch = batch_of_streams(job, global_batch, probe);
   job = probe.job();  // with the weights of classes that it has counted

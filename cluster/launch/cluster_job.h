@@ -16,6 +16,9 @@
 
 namespace perigee {
 
+// The job's averaging; an error names the line of the script.
+Policy policy_of_job(const Job& job);
+
 // How many shards the job's training data are cut into. Error(model): not with this policy.
 int64_t data_shards(const Job& job, const Policy& policy, int64_t examples);
 

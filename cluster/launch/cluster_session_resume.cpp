@@ -98,7 +98,9 @@ void ClusterSession::resume() {
   if (fs::is_directory(run)) {
     files = CheckpointFolder(run + "/checkpoints", 1).files();
   } else {
-    if (!file_exists(run)) throw Error(ErrorKind::usage, {run, "there is no run or checkpoint of this name"});
+    if (!file_exists(run))
+      throw Error(ErrorKind::usage,
+                  {run, "there is no run or checkpoint of this name", "", "", "give the folder of a run, or a file in its checkpoints/"});
     run = fs::path(run).parent_path().parent_path().string();
   }
   if (!file_exists(run + "/ledger"))
@@ -145,7 +147,9 @@ Json ClusterSession::memory() const {
 
 void ClusterSession::inherit(const Inheritance& inheritance) {
   if (!inheritance.ledger.empty() && !(ledger_->append(inheritance.ledger) && ledger_->sync()))
-    throw Error(ErrorKind::resources, {.where = folder_path_ + "/ledger", .what = "the standby cannot write its ledger"});
+    throw Error(ErrorKind::resources, {.where = folder_path_ + "/ledger",
+                                       .what = "the standby cannot write its ledger",
+                                       .hint = "is the disk full, or the folder read-only?"});
   if (inheritance.checkpoint) {
     try {
       restore(inheritance.checkpoint, inheritance.checkpoint_round, "the standby's checkpoint");

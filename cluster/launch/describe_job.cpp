@@ -157,7 +157,7 @@ Json describe_job(const Job& job) {
   trainer.optimizer().begin_step({});
   told.set("learning_rate", trainer.optimizer().learning_rate());
   told.set("precision", describe_precision(trainer, where_to.backend));
-  const Policy policy = read_policy(job.json().find("averaging"), job.where());
+  const Policy policy = policy_of_job(job);
   told.set("names_averaging", job.json().find("averaging") != nullptr);
   told.set("averaging", describe_averaging(policy, job, trainer));
   told.set("codec", describe_codec(job, policy, where_to.backend, gpus));

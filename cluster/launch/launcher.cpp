@@ -53,7 +53,8 @@ struct Launcher::Impl final : AgentClientEvents {
     if (options.record && !session.job().policy.served)
       throw Error(ErrorKind::usage, {.where = "--record",
                                      .what = "is for asynchronous policies, whose order of arrivals nothing else tells",
-                                     .got = "averaging '" + session.job().policy.name + "'"});
+                                     .got = "averaging '" + session.job().policy.name + "'",
+                                     .hint = "leave it out, or train with averaging = pg.averaging.async_local {}"});
     if (alone && options.min_workers > asked_for())
       throw Error(ErrorKind::usage, {.where = "min_workers",
                                      .what = "are more than this run starts, and no others can join it: it would wait for ever",

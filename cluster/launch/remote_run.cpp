@@ -129,7 +129,9 @@ struct RemoteRun::Connection final : TransportEvents {
   void drop_question() {
     connected = asked = false;
     if (std::exchange(asks_question, false)) {
-      const Error unknown(ErrorKind::cluster, {.where = "run", .what = "the connection broke: whether it was heard is not known"});
+      const Error unknown(ErrorKind::cluster, {.where = "run",
+                                               .what = "the connection broke: whether it was heard is not known",
+                                               .hint = "look at the run, and ask again where nothing changed"});
       run.answer(*questions.front(), unknown);
       questions.pop_front();
     }
@@ -214,10 +216,14 @@ bool RemoteRun::hand_over(const SharedQuestion& question) {
     if (!connection_) return;  // this run's end
     Connection& c = *connection_;
     if (c.gone || c.questions.size() >= kMaxQuestions)
-      return answer(*question, Error(ErrorKind::cluster, {.where = "run", .what = "too many questions wait for an answer"}));
-    if (question->command.dump().size() > kMaxText)
       return answer(*question,
-                    Error(ErrorKind::usage, {.where = "run", .what = "this is too long to be told", .expected = "at most 4 KB of JSON"}));
+                    Error(ErrorKind::cluster,
+                          {.where = "run", .what = "too many questions wait for an answer", .hint = "ask again when some have come"}));
+    if (question->command.dump().size() > kMaxText)
+      return answer(*question, Error(ErrorKind::usage, {.where = "run",
+                                                        .what = "this is too long to be told",
+                                                        .expected = "at most 4 KB of JSON",
+                                                        .hint = "set a few options at a time"}));
     c.questions.push_back(question);
     c.ask();
   });

@@ -51,7 +51,9 @@ class Introduction final : public TransportEvents {
   void on_lost(PeerId, PeerLoss why) override {
     if (job_ != 0 || error_) return;
     if (why == PeerLoss::unauthenticated)
-      return end(Error(ErrorKind::authentication, {.where = options_.coordinator, .what = "the coordinator does not accept this key"}));
+      return end(Error(ErrorKind::authentication, {.where = options_.coordinator,
+                                                   .what = "the coordinator does not accept this key",
+                                                   .hint = "start its agent with the --secret file of the run"}));
     transport_.start_timer(kTimer, loop_.now_ns() + 300'000'000);
   }
   void on_timer(uint64_t) override {

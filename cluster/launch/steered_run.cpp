@@ -120,7 +120,10 @@ void SteeredRun::ask(Json command, Cancel cancel) {
     if (is_final(state_)) throw Error(ErrorKind::cluster, {.where = "run", .what = "it is over: " + state_, .got = error_});
     question->given_up = std::chrono::steady_clock::now() > end;
     if (question->given_up)
-      throw Error(ErrorKind::cluster, {.where = "run", .what = "its coordinator does not answer", .expected = "an answer within 5 s"});
+      throw Error(ErrorKind::cluster, {.where = "run",
+                                       .what = "its coordinator does not answer",
+                                       .expected = "an answer within 5 s",
+                                       .hint = "ask again; `perigee status` says whether it is there"});
     changed_.wait_for(lock, kGlance);
   }
   if (question->refused) throw Error(*question->refused);

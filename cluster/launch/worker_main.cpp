@@ -280,7 +280,9 @@ void read_inherited_keys(int descriptor, Secret* key, Secret* secret) {
   char text[256] = {};
   const ssize_t size = read(descriptor, text, sizeof text - 1);
   close(descriptor);
-  if (size < 0) throw Error(ErrorKind::authentication, {"--key-fd", "there is no key behind this descriptor"});
+  if (size < 0)
+    throw Error(ErrorKind::authentication, {"--key-fd", "there is no key behind this descriptor", std::strerror(errno), "",
+                                            "an agent gives it; a worker that is started by hand takes --secret FILE"});
   // Nothing there: workers of a run that listens on loopback without a key.
   const std::string_view both(text, static_cast<size_t>(size));
   const size_t line = both.find('\n');

@@ -26,7 +26,10 @@ constexpr size_t kMaxUnsynced = size_t{16} << 20;
 size_t checked_size(std::span<const std::byte> bytes, const std::string& path) {
   const std::string_view text = as_text(bytes);
   if (text.substr(0, kHeader.size()) != kHeader.substr(0, text.size()))
-    throw Error(ErrorKind::data, {.where = path, .what = "this is no ledger", .expected = "a file that begins with \"perigee ledger 1\""});
+    throw Error(ErrorKind::data, {.where = path,
+                                  .what = "this is no ledger",
+                                  .expected = "a file that begins with \"perigee ledger 1\"",
+                                  .hint = "that of a run is RUN/ledger"});
   if (text.size() < kHeader.size()) return 0;
   return kHeader.size() + sound_bytes(bytes.subspan(kHeader.size()), path, kHeader.size());
 }

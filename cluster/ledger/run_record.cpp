@@ -182,7 +182,9 @@ RunRecord read_record(std::string_view text, const std::string& where) {
     else if (line.has("restored")) restore(line, &record);
     else record.rounds.push_back(read_round(line, record));
   }
-  if (beginning.is_null()) throw Error(ErrorKind::data, {.where = where, .what = "is no record of a run"});
+  if (beginning.is_null())
+    throw Error(ErrorKind::data,
+                {.where = where, .what = "is no record of a run", .hint = "`perigee train --record` writes one, of an asynchronous run"});
   check_counts(record, where);
   return record;
 }

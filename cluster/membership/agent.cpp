@@ -102,11 +102,13 @@ struct Agent::Impl {
       send(peer, id, answer);
     };
     if (stopping) return refuse("the agent is ending");
-    if (start.version != PERIGEE_VERSION) return refuse("the agent is Perigee " PERIGEE_VERSION ", the launcher " + start.version);
+    if (start.version != PERIGEE_VERSION)
+      return refuse("the agent is Perigee " PERIGEE_VERSION ", the launcher " + start.version + "; install the same version on both");
     if (start.coordinator.empty()) return refuse("the request names no coordinator");  // no key: workers of a run on loopback
     if (const auto found = jobs.find(id); found != jobs.end() && !found->second.stopping) return adopt(peer, id, found->second, start);
-    if (jobs.contains(id)) return refuse("workers of this job are still ending");
-    if (jobs.size() >= kMaxJobs) return refuse("the agent already has " + std::to_string(jobs.size()) + " jobs");
+    if (jobs.contains(id)) return refuse("workers of this job are still ending; try again in a few seconds");
+    if (jobs.size() >= kMaxJobs)
+      return refuse("the agent already has " + std::to_string(jobs.size()) + " jobs; end one of them, or ask another agent");
     const uint32_t free = options.slots - std::min(options.slots, taken());
     const uint32_t wanted = !start.works ? 0 : start.workers > 0 ? start.workers : 1;  // one process uses every core
     if (wanted > free)

@@ -105,11 +105,14 @@ void CoordinatorCore::tick() {
   if (phase == Phase::running) rounds->check(now);
   if (phase == Phase::running) check_images(now);
   if (phase == Phase::waiting && options.give_up_ms > 0 && now - short_since_ns > ns(options.give_up_ms))
-    fail(Error(ErrorKind::cluster, {.what = "too few workers for " + std::to_string(static_cast<int64_t>(options.give_up_ms)) + " ms",
+    fail(Error(ErrorKind::cluster, {.where = "cluster",
+                                    .what = "too few workers for " + std::to_string(static_cast<int64_t>(options.give_up_ms / 1000)) + " s",
                                     .got = std::to_string(nodes.size()),
-                                    .expected = "at least " + std::to_string(options.min_workers)}));
+                                    .expected = "at least " + std::to_string(options.min_workers),
+                                    .hint = "start more of them, by an agent or `perigee worker`, or lower --min-workers"}));
   if (options.is_standby && !established && lease != nullptr && options.take_over_ms > 0 && now - started_ns > ns(options.take_over_ms))
-    fail(Error(ErrorKind::cluster, {.what = "the standby could not take over: fewer than half of the workers came" + missing(),
+    fail(Error(ErrorKind::cluster, {.where = "standby",
+                                    .what = "the standby could not take over: fewer than half of the workers came" + missing(),
                                     .got = std::to_string(nodes.size()),
                                     .hint = "the coordinator may be alive with the others"}));
 }
@@ -123,24 +126,29 @@ void CoordinatorCore::refuse(PeerId peer, Refuse message) {
 std::optional<Refuse> CoordinatorCore::why_refused(const FrameHeader& h, const Join& join) const {
   if (join.version != PERIGEE_VERSION)
     return Refuse{.kind = 5,
-                  .what = "another version",
+                  .what = "the worker is of another version",
                   .got = join.version,
                   .expected = PERIGEE_VERSION,
                   .hint = "install the same version on every machine"};
   if (h.job != 0 && h.job != options.job_id)
     return Refuse{.kind = 5,
-                  .what = "another run",
+                  .what = "the worker is of another run",
                   .got = hex_digest(h.job),
                   .expected = hex_digest(options.job_id),
                   .hint = "start a new worker for this run"};
   if (join.fingerprint != 0 && fingerprint != 0 && join.fingerprint != fingerprint)
-    return Refuse{.kind = 3, .what = "another data set", .got = hex_digest(join.fingerprint), .expected = hex_digest(fingerprint)};
+    return Refuse{.kind = 3,
+                  .what = "the worker has another data set",
+                  .got = "data with hash " + hex_digest(join.fingerprint),
+                  .expected = hex_digest(fingerprint),
+                  .hint = "give every machine the same files, or set data.at = \"coordinator\""};
   if (nodes.size() >= kMaxWorkers)
     return Refuse{.kind = 7,
                   .retry = true,
                   .what = "too many workers",
                   .got = std::to_string(nodes.size() + 1),
-                  .expected = "at most " + std::to_string(kMaxWorkers)};
+                  .expected = "at most " + std::to_string(kMaxWorkers),
+                  .hint = "it asks again by itself, should one leave"};
   if (const std::string why = rounds->why_not(join); !why.empty()) return Refuse{.kind = 5, .retry = options.policy.served, .what = why};
   return std::nullopt;
 }
@@ -149,7 +157,10 @@ void CoordinatorCore::on_join(PeerId peer, const FrameHeader& h, Join join) {
   strangers.erase(peer);
   if (stays_away(join)) {
     away[join.name] = clock.now_ns();
-    return refuse(peer, {.kind = 5, .retry = true, .what = "no link between it and " + cut_off.at(join.name).from + " held a moment ago"});
+    return refuse(peer, {.kind = 5,
+                         .retry = true,
+                         .what = "no link between it and " + cut_off.at(join.name).from + " held a moment ago",
+                         .hint = "it asks again by itself; a firewall between the two may be the reason"});
   }
   if (std::optional<Refuse> refused = why_refused(h, join)) {
     Json line = Json::object();
@@ -159,6 +170,7 @@ void CoordinatorCore::on_join(PeerId peer, const FrameHeader& h, Join join) {
     line.set("cause", refused->what);
     line.set("got", refused->got);
     line.set("expected", refused->expected);
+    if (!refused->hint.empty()) line.set("advice", refused->hint);
     events.on_event(line);
     return refuse(peer, *std::move(refused));
   }

@@ -59,7 +59,7 @@ void CoordinatorCore::on_frame(PeerId peer, std::span<const std::byte> frame) {
   if (h.protocol != kProtocol) {
     strangers.erase(peer);
     return refuse(peer, {.kind = 5,
-                         .what = "another protocol version",
+                         .what = "the worker speaks another version of the protocol",
                          .got = std::to_string(h.protocol),
                          .expected = std::to_string(kProtocol),
                          .hint = "install the same version on every machine"});

@@ -108,7 +108,8 @@ void CoordinatorCore::on_follow(PeerId peer, const FrameHeader& h, const Follow&
     return refuse(peer, {.kind = 5,
                          .what = options.standby.empty() ? "this run has no standby" : "the standby is of another version or run",
                          .got = follow.version,
-                         .expected = PERIGEE_VERSION});
+                         .expected = PERIGEE_VERSION,
+                         .hint = "`perigee train --standby HOST:PORT` starts one that fits, on an agent of the same version"});
   if (!follow.prepared) {
     transport.send(peer, encode(Inherit{.job = options.job, .folder = options.folder, .tuning = options.tuning, .launch = options.launch},
                                 header(books.round())));

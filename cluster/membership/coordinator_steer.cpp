@@ -113,14 +113,15 @@ void CoordinatorCore::set_every(int64_t every) {
   if (policy.what != Policy::What::parameters)
     not_every("averaging '" + policy.name + "' sends gradients: it averages at each step", got,
               "a policy of parameters has steps in between");
-  if (policy.every_ms > 0) not_every("the averages of this run come by time", got);
+  if (policy.every_ms > 0) not_every("the averages of this run come by time", got, "start the run with 'every' in the place of 'every_ms'");
   if (policy.inner.active())
     not_every("groups of workers average in between, by a plan of the whole round", got, "start the run with another 'every'");
   if (every % policy.fragments != 0)
     not_every("is no multiple of the " + std::to_string(policy.fragments) + " fragments, which take turns", got,
               "the next one is " + std::to_string((every / policy.fragments + 1) * policy.fragments));
   if (policy.late > 0 && every / policy.fragments <= policy.late)
-    not_every("a result is taken after " + std::to_string(policy.late) + " steps: that is not before the next round", got);
+    not_every("a result is taken after " + std::to_string(policy.late) + " steps: that is not before the next round", got,
+              "at least " + std::to_string((policy.late + 1) * policy.fragments));
   control.pace.set_every(every);
   control.told_every = every;
   tell_steering();

@@ -97,7 +97,9 @@ void Standby::on_replicate(const FrameHeader& h, const Replicate& m, std::span<c
   }
   if (!body.empty() && m.offset != ledger_.size()) return lose("a part of its ledger is missing", false);
   if (body.size() > kMaxLedgerBytes - ledger_.size())
-    return fail(Error(ErrorKind::resources, {.where = options_.name, .what = "the ledger is too large for a standby"}));
+    return fail(Error(ErrorKind::resources, {.where = options_.name,
+                                             .what = "the ledger is too large for a standby",
+                                             .hint = "train without --standby; `--resume` goes on after a loss"}));
   ledger_.insert(ledger_.end(), body.begin(), body.end());
   LedgerRecord record;
   while (const size_t length = decode_record(std::span(ledger_).subspan(decoded_), &record)) {
@@ -315,7 +317,9 @@ void Standby::on_lost(PeerId peer, PeerLoss why) {
   if (peer != coordinator_ || peer == 0) return;
   coordinator_ = 0;
   if (why == PeerLoss::unauthenticated && !informed_)
-    return fail(Error(ErrorKind::authentication, {.where = options_.coordinator, .what = "the coordinator does not accept this key"}));
+    return fail(Error(ErrorKind::authentication, {.where = options_.coordinator,
+                                                  .what = "the coordinator does not accept this key",
+                                                  .hint = "start its agent with the --secret file of the run"}));
   if (state_ != State::following) return;
   // A broken connection may be the network's fault; a closed port is not.
   lose(std::string("connection ") + to_string(why), why == PeerLoss::refused);
@@ -344,7 +348,10 @@ void Standby::on_timer(uint64_t) {
 
 Error Standby::given_up() const {
   if (!informed_)
-    return Error(ErrorKind::cluster, {.where = options_.name, .what = "the coordinator could not be reached", .got = options_.coordinator});
+    return Error(ErrorKind::cluster, {.where = options_.name,
+                                      .what = "the coordinator could not be reached",
+                                      .got = options_.coordinator,
+                                      .hint = "`--advertise` tells others the address under which this machine reaches it"});
   const std::vector<WorkerId> came(came_.begin(), came_.end());
   const std::string missing = who_is_missing(came, memberships_, who_);
   return Error(ErrorKind::cluster,

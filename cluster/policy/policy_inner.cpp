@@ -33,11 +33,14 @@ void check_rounds_between(const Config& config, const Policy& policy) {
 
 void check_count(const Config& config, const char* key, const Policy& policy) {
   if (policy.every <= policy.inner.every)
-    config.fail(key, "leaves no room for an inner exchange", std::to_string(policy.every),
-                "more than " + std::to_string(policy.inner.every));
+    config.fail(
+        key, "leaves no room for an inner exchange", std::to_string(policy.every), "more than " + std::to_string(policy.inner.every),
+        "groups average more often than all workers do, as in " + std::string(key) + " = " + std::to_string(10 * policy.inner.every));
   if (inner_exchanges(policy) > kMaxInnerExchanges)
-    config.fail(key, "has too many inner exchanges in a round", std::to_string(inner_exchanges(policy)),
-                "at most " + std::to_string(kMaxInnerExchanges));
+    config.fail(
+        key, "has too many inner exchanges in a round", std::to_string(inner_exchanges(policy)),
+        "at most " + std::to_string(kMaxInnerExchanges),
+        std::string(key) + " = " + std::to_string(kMaxInnerExchanges * policy.inner.every) + ", or groups that average more seldom");
 }
 
 // rounds_axis has read `every`, which is the groups', and what goes for both exchanges.
@@ -80,10 +83,13 @@ Json part_of(const Config& config, const char* key, const char* fallback) {
 
 Policy read_part(const Config& config, const char* key, const Json& part) {
   const Policy policy = read_policy_at(&part, config.where() + ": " + key);
-  if (policy.inner.active()) config.fail(key, "has groups of its own", policy.name, "a policy without", "policies nest in two levels");
+  if (policy.inner.active())
+    config.fail(key, "has groups of its own", policy.name, "one without, as in pg.averaging.periodic { every = 50 }",
+                "policies nest in two levels");
   if (policy.what != Policy::What::parameters)
     config.fail(key, "averages gradients", policy.name, "a policy that averages parameters",
-                "pg.averaging.periodic { every = 1 } averages parameters at each step");
+                std::string_view(key) == "across" ? "pg.averaging.periodic { every = 50 } is one"
+                                                  : "pg.averaging.periodic { every = 1 } averages parameters at each step");
   return policy;
 }
 

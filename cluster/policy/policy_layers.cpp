@@ -56,7 +56,9 @@ Policy read_layers(const Json& averaging, const std::string& path) {
       throw Error(ErrorKind::model, {path + ": '" + pattern.substr(0, 100) + "'", "is no policy", described.type_name(),
                                      "a policy's name or table, such as periodic { every = 50 }", ""});
     if (described.is_object() && is_layers(described))
-      throw Error(ErrorKind::model, {.where = path + ": '" + pattern.substr(0, 100) + "'", .what = "has patterns in a pattern"});
+      throw Error(ErrorKind::model, {.where = path + ": '" + pattern.substr(0, 100) + "'",
+                                     .what = "has patterns in a pattern",
+                                     .expected = "one policy for each pattern, as in \"periodic\""});
     all.layers.push_back({pattern, read_policy(&described, path + ": '" + pattern.substr(0, 100) + "'")});
   }
   // A table has no order, and a resumed job's is sorted.

@@ -25,7 +25,7 @@ void read_outer(const Config& config, const PolicyDef& def, Policy* policy) {
   if (def.own_knobs) {
     const bool given = outer && !outer->is_null();
     if (given && policy->what == Policy::What::update)
-      config.fail("outer", "has no place where updates are sent", "", "what = \"gradient\"",
+      config.fail("outer", "has no place where updates are sent", "", "what = \"gradient\", or no outer step",
                   "the workers' optimisers have made them already");
     if (!given && policy->what == Policy::What::parameters)
       config.fail("outer", "is missing", "", "a traced program: pg.averaging.custom { outer = function(p) ... end }");

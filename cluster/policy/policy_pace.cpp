@@ -21,7 +21,7 @@ void read_pace(const Config& config, const PolicyDef&, Policy* policy) {
   PaceOptions& pace = policy->pace;
   pace.by_speed = config.boolean("by_speed");
   if (pace.by_speed && policy->every_ms > 0)
-    config.fail("by_speed", "has no effect with 'every_ms'", "", "'every'",
+    config.fail("by_speed", "has no effect with 'every_ms'", "", "every = 5, or another number of steps, in its place",
                 "workers that stop after a time make steps by their speed anyway");
   if (pace.active() && (policy->partial() || policy->served || policy->inner.active()))
     config.fail(pace.automatic ? "every" : "by_speed", "follows rounds of all parameters", pace.automatic ? "\"auto\"" : "true",

@@ -38,7 +38,8 @@ void read_rounds(const Config& config, const PolicyDef&, Policy* policy) {
   policy->max_staleness = config.integer("max_staleness");
   policy->grace_ms = config.number("grace_ms");
   if (policy->grace_ms > 0 && policy->quorum == 1)
-    config.fail("grace_ms", "has no effect without 'quorum'", "", "a quorum below 1", "with quorum = 1 every average waits for all");
+    config.fail("grace_ms", "has no effect without 'quorum'", "", "a quorum below 1, as in quorum = 0.5",
+                "with quorum = 1 every average waits for all");
 }
 
 void write_rounds(const Policy& policy, Json* json) {

@@ -30,7 +30,7 @@ std::vector<Option> served_options() {
 // Options that only rounds of all workers can have.
 void refuse_barrier_options(const Config& config, const Policy& policy) {
   const auto refuse = [&](const char* name, const char* why) {
-    config.fail(name, "has no effect with synchrony = \"server\"", "", std::string("left out: ") + why);
+    config.fail(name, "has no effect with synchrony = \"server\"", "", "it left out", why);
   };
   if (policy.sync_until > 0) refuse("sync_until", "gradients are averaged by all workers together");
   if (policy.quorum < 1) refuse("quorum", "no worker waits for another");

@@ -48,7 +48,11 @@ class Replay {
     welcome_.folder = record.folder;
     welcome_.tuning = record.tuning;
     policy_ = read_policy(record.job.find("averaging"), "record");
-    if (!policy_.served) throw Error(ErrorKind::data, {.where = "record", .what = "is not of an asynchronous policy", .got = policy_.name});
+    if (!policy_.served)
+      throw Error(ErrorKind::data, {.where = "record",
+                                    .what = "is not of an asynchronous policy",
+                                    .got = policy_.name,
+                                    .expected = "one with a server, such as async_local"});
     for (const RecordedRound& round : record.rounds)
       for (const RecordedShare& share : round.shares) {
         last_use_[share.worker] = round.round;
@@ -75,7 +79,9 @@ class Replay {
 
  private:
   [[noreturn]] static void fail(const RecordedRound& round, const std::string& what) {
-    throw Error(ErrorKind::data, {.where = "record: round " + std::to_string(round.round), .what = what});
+    throw Error(ErrorKind::data, {.where = "record: round " + std::to_string(round.round),
+                                  .what = what,
+                                  .hint = "the record, or the data of its job, was changed since"});
   }
 
   void check_machine() const {
@@ -85,7 +91,7 @@ class Replay {
                                      .what = "was made with other instructions than this machine has",
                                      .got = isa,
                                      .expected = got,
-                                     .hint = "PERIGEE_ISA lowers what is used"});
+                                     .hint = "PERIGEE_ISA=" + got + " makes a machine use these that has them"});
     };
     if (record_.isa != isa) refuse(record_.isa);
     for (const RecordedRound& round : record_.rounds)

@@ -6,6 +6,7 @@
 #include "cluster/launch/agent_main.h"
 #include "repl/commands/command.h"
 #include "src/core/error.h"
+#include "src/net/address.h"
 
 namespace perigee {
 namespace {
@@ -53,6 +54,7 @@ int run() {
   if (options.log != "plain" && options.log != "json")
     throw Error(ErrorKind::usage, {"--log", "there is no such log", "'" + options.log + "'", "plain or json"});
   if (!options.secret.empty()) options.agent.secret = Secret::from_file(options.secret);
+  advertised_address("127.0.0.1:1", options.agent.advertise, options.agent.interface_cidr);  // now, not when each worker starts
   if (!options.drain.empty()) return drain_agent(options.drain, options.agent.secret), 0;
   options.agent.log = [json = options.log == "json"](const Json& event) {
     if (json) std::printf("%s\n", event.dump().c_str());

@@ -242,7 +242,7 @@ void refuse_to_detach(const std::optional<Engine>& engine) {
 // Sums of gradients by a fixed tree have the same bits for any number of workers: for the one of a plain run as well.
 void take_one_worker(const Job& job) {
   if (options.dry_run || in_cluster(options.cluster)) return;
-  if (read_policy(job.json().find("averaging"), job.where()).shards > 0) options.cluster.workers = 1;
+  if (policy_of_job(job).shards > 0) options.cluster.workers = 1;
 }
 
 int train_here(const std::optional<Engine>& engine) {

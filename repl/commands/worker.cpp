@@ -14,6 +14,7 @@
 #include "repl/signals.h"
 #include "src/core/error.h"
 #include "src/device/gpu.h"
+#include "src/net/address.h"
 
 namespace perigee {
 namespace {
@@ -88,6 +89,7 @@ int run() {
   if (options.standby) return run_as_standby();
   if (options.op_by_op) setenv(kOpByOp, "100", 0);
   options.worker.name = options.name;
+  advertised_address("127.0.0.1:1", options.worker.advertise, options.worker.interface_cidr);  // now, not when a coordinator is there
   look_up_coordinator();
   if (!options.secret.empty()) options.worker.secret = Secret::from_file(options.secret);
   options.worker.started_by_us = options.key_descriptor >= 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "repl/display/display.h"
 
@@ -131,8 +132,10 @@ std::string cluster_event_line(const Json& event) {
   } else {
     text = spaced(kind);
   }
-  for (const char* part : {"cause", "done", "advice"})
-    if (const std::string said = text_of(event, part); !said.empty()) text += (std::string(part) == "cause" ? ": " : "; ") + said;
+  constexpr std::pair<const char*, const char*> kParts[] = {
+      {"cause", ": "}, {"got", "; got "}, {"expected", ", expected "}, {"done", "; "}, {"advice", "; "}};
+  for (const auto& [part, before] : kParts)
+    if (const std::string said = text_of(event, part); !said.empty()) text += before + said;
   return text;
 }
 

@@ -235,7 +235,6 @@ void RecordReader::refuse_table(const std::string& name) const {
                                    .got = "a table",
                                    .expected = std::string("sound (") + kSoundSuffixes + "), or arrays (.npz)"});
   if (takes_images(inputs_)) is_no_image(name, inputs_[0], "pictures (.jpg, .png), or arrays (.npy, .npz)");
-  if (!is_table() && takes_images(inputs_)) is_no_image(name, inputs_[0], "pictures (.jpg, .png), or arrays (.npy, .npz)");
 }
 
 void RecordReader::check_fields(const DataSource& source, const std::string& name) const {
@@ -473,7 +472,6 @@ SourcePtr RecordReader::open_labelled(const Json& description, const std::string
 
 SourcePtr RecordReader::open_labelled_table(std::span<const std::byte> bytes, const std::string& name) const {
   const Json leaf = table_leaf(name);
-  if (!is_table() && takes_images(inputs_)) is_no_image(name, inputs_[0], kLabelledImages);
   const std::string_view text = as_text(bytes);
   const bool json = guess(bytes, false) == RecordFormat::json;
   if (!json && leaf_type() == "table")

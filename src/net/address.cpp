@@ -96,7 +96,10 @@ std::vector<sockaddr_storage> resolve(const HostPort& address) {
   const std::string port = std::to_string(address.port);
   const int status = getaddrinfo(address.host.empty() ? nullptr : address.host.c_str(), port.c_str(), &hints, &list);
   if (status != 0)
-    throw Error(ErrorKind::usage, {.where = address.text(), .what = "no machine of this name is known", .got = gai_strerror(status)});
+    throw Error(ErrorKind::usage, {.where = address.text(),
+                                   .what = "no machine of this name is known",
+                                   .got = gai_strerror(status),
+                                   .hint = "check its spelling, or give its address in numbers"});
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
   std::vector<sockaddr_storage> found;
   for (const addrinfo* entry = list; entry && found.size() < 16; entry = entry->ai_next) {

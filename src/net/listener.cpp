@@ -71,6 +71,8 @@ Listener::Listener(UvLoop& loop, const std::string& address, Incoming incoming, 
   const char* hint = status == UV_EADDRINUSE && is_unix ? "another program listens here, or its file was left behind: remove it"
                      : status == UV_EADDRINUSE          ? "another program has this port: choose another, or port 0 for a free one"
                      : status == UV_EADDRNOTAVAIL       ? "no interface of this machine has this address"
+                     : status == UV_EACCES && !is_unix  ? "ports below 1024 are for root: choose a higher one"
+                     : is_unix                          ? "the folder of the socket must exist, and this user may write there"
                                                         : "";
   throw Error(ErrorKind::resources,
               {.where = where + " " + address, .what = "cannot listen here", .got = uv_strerror(status), .hint = hint});

@@ -146,7 +146,9 @@ void UvLoop::on_signal(int signal, std::function<void(int)> handler) {
   if (status == 0) return;
   close_watch(std::move(slot));
   impl_->signals.erase(signal);
-  throw Error(ErrorKind::resources, {.what = "cannot watch signal " + std::to_string(signal), .got = uv_strerror(status)});
+  throw Error(ErrorKind::resources, {.what = "cannot watch signal " + std::to_string(signal),
+                                     .got = uv_strerror(status),
+                                     .hint = "the process may have too many files open: ulimit -n"});
 }
 
 }  // namespace perigee

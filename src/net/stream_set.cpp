@@ -253,8 +253,9 @@ uint64_t StreamSet::adopt(int descriptor) {
   const uint64_t id = stream.id();
   if (const int status = stream.adopt(descriptor); status != 0) {
     impl_->remove(id);
-    throw Error(ErrorKind::resources,
-                {.what = "the inherited descriptor " + std::to_string(descriptor) + " is no connected socket", .got = uv_strerror(status)});
+    throw Error(ErrorKind::resources, {.what = "the inherited descriptor " + std::to_string(descriptor) + " is no connected socket",
+                                       .got = uv_strerror(status),
+                                       .hint = "an agent gives it; start the worker by itself with an address"});
   }
   impl_->to_start.push_back(id);
   impl_->arm();

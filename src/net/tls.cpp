@@ -118,7 +118,9 @@ TlsContext::TlsContext(std::unique_ptr<const TlsCredentials> credentials, uint64
                   SSL_CTX_set_num_tickets(ssl, 0) == 1 && impl_->credentials->install(ssl) &&
                   BIO_meth_set_write_ex(bio, Tls::Impl::bio_write) == 1 && BIO_meth_set_read_ex(bio, Tls::Impl::bio_read) == 1 &&
                   BIO_meth_set_ctrl(bio, Tls::Impl::bio_control) == 1;
-  if (!ok) throw Error(ErrorKind::resources, {.what = "this OpenSSL cannot do TLS 1.3", .got = take_ssl_error()});
+  if (!ok)
+    throw Error(ErrorKind::resources,
+                {.what = "this OpenSSL cannot do TLS 1.3", .got = take_ssl_error(), .hint = "install OpenSSL 1.1.1 or newer"});
   SSL_CTX_set_options(ssl, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   SSL_CTX_clear_options(ssl, SSL_OP_ENABLE_MIDDLEBOX_COMPAT | SSL_OP_ALLOW_NO_DHE_KEX);
   SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);

@@ -129,6 +129,7 @@ TEST_F(AgentTest, RefusesMoreThanItsSlotsAndAnotherVersion) {
   const std::string error = heard<Started>().error;
   EXPECT_NE(error.find("9.9"), std::string::npos);
   EXPECT_NE(error.find(PERIGEE_VERSION), std::string::npos);
+  EXPECT_NE(error.find("; install the same version on both"), std::string::npos);
   EXPECT_TRUE(processes.started.empty());
   tell(start_message(4));  // nothing of the refused requests is left behind
   EXPECT_EQ(heard<Started>().workers, 4u);

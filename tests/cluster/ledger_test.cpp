@@ -374,7 +374,13 @@ TEST_F(FileLedgerTest, DamageInTheMiddleIsAnErrorThatNamesTheByte) {
 
 TEST_F(FileLedgerTest, RefusesAnotherFile) {
   std::ofstream(path_) << "something else entirely";
-  EXPECT_THROW(FileLedger ledger(path_), Error);
+  try {
+    FileLedger ledger(path_);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("this is no ledger; expected a file that begins with \"perigee ledger 1\""), std::string::npos)
+        << error.what();
+  }
   EXPECT_EQ(size(), 23u);
 }
 

@@ -95,7 +95,7 @@ TEST(RunRecord, WhatBecameVoidIsForgotten) {
 }
 
 TEST(RunRecord, GapsAreRefused) {
-  EXPECT_NE(refusal("").find("no record"), std::string::npos);
+  EXPECT_NE(refusal("").find("r: is no record of a run; `perigee train --record` writes one"), std::string::npos);
   EXPECT_NE(refusal("{}\n").find("r:1"), std::string::npos);
   EXPECT_NE(refusal(begin() + round(1, 4, {arrival(5, -1, 0, 0)})).find("does not follow"), std::string::npos);
   EXPECT_NE(refusal(three() + record_restored(3, 1)).find("without --record"), std::string::npos);
@@ -109,14 +109,16 @@ TEST(RunRecord, GapsAreRefused) {
 TEST(RunRecord, HostileValuesAreRefused) {
   const std::string good = three();
   ASSERT_EQ(refusal(good), "");
-  const auto refused = [&](const std::string& from, const std::string& to) {
-    EXPECT_NE(refusal(changed(good, from, to)).find("r:5"), std::string::npos) << to;
+  const auto refused = [&](const std::string& from, const std::string& to, const char* said = "") {
+    const std::string text = refusal(changed(good, from, to));
+    EXPECT_NE(text.find("r:5"), std::string::npos) << to;
+    EXPECT_NE(text.find(said), std::string::npos) << text;
   };
   refused("\"round\":2", "\"round\":-2");
   refused("\"round\":2", "\"round\":9223372036854775807");
-  refused("\"hash\":\"", "\"hash\":\"0");
+  refused("\"hash\":\"", "\"hash\":\"0", "expected 16 hexadecimal digits");
   refused("\"hash\":\"000000000000abc2\"", "\"hash\":\"0000000000000000\"");
-  refused("\"examples\":12", "\"examples\":13");
+  refused("\"examples\":12", "\"examples\":13", "'examples' is not what the shares come to; got 13, expected 12");
   refused("\"workers\":2", "\"workers\":0");
   refused("\"worker\":5", "\"worker\":0");
   refused("\"worker\":5", "\"worker\":4294967296");
@@ -128,7 +130,7 @@ TEST(RunRecord, HostileValuesAreRefused) {
   refused("\"isa\":\"avx2\"", "\"isa\":7");
   refused("[1,8,4]", "[1,8,0]");
   refused("[1,8,4]", "[1,-8,4]");
-  refused("[1,8,4]", "[1,8]");
+  refused("[1,8,4]", "[1,8]", "'ranges' holds something else; expected [epoch, begin, count] each");
   refused("[1,8,4]", "[1,8,4],[1,10,4]");
   refused("[1,8,4]", "[1,8,4503599627370497]");
   refused("\"ranges\":[[1,8,4]]", "\"ranges\":[]");
@@ -137,7 +139,9 @@ TEST(RunRecord, HostileValuesAreRefused) {
 }
 
 TEST(RunRecord, AWorkerHasOneShareOfARound) {
-  EXPECT_NE(refusal(begin() + round(0, 8, {arrival(5, -1, 0, 0), arrival(5, -1, 1, 4)})).find("two shares"), std::string::npos);
+  EXPECT_NE(refusal(begin() + round(0, 8, {arrival(5, -1, 0, 0), arrival(5, -1, 1, 4)}))
+                .find("'merged' has two shares of one worker; got 5, expected one of each"),
+            std::string::npos);
 }
 
 TEST(RunRecord, AFileGoesOnBehindItsLastWholeLine) {

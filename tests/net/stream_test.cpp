@@ -261,7 +261,8 @@ TEST(Net, AnAddressThatIsTakenIsRefusedWithTheReason) {
       FAIL() << address;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::resources);
-      EXPECT_NE(std::string(error.what()).find("--serve " + address), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("--serve " + address + ": cannot listen here"), std::string::npos) << error.what();
+      EXPECT_FALSE(error.parts().hint.empty()) << error.what();
     }
   }
 }

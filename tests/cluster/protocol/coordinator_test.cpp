@@ -62,8 +62,10 @@ TEST_F(CoordinatorTest, RefusesAnotherVersionAndNamesBoth) {
   node.say(other, {.job = kJob});
   Refuse refuse;
   ASSERT_TRUE(wait_for(&refuse));
+  EXPECT_EQ(refuse.what, "the worker is of another version");
   EXPECT_EQ(refuse.got, "0.0.9");
   EXPECT_EQ(refuse.expected, PERIGEE_VERSION);
+  EXPECT_EQ(refuse.hint, "install the same version on every machine");
   EXPECT_FALSE(refuse.retry);
   EXPECT_EQ(s.count_events("worker_refused"), 1u);
   EXPECT_TRUE(wait_until_closed());
@@ -74,8 +76,27 @@ TEST_F(CoordinatorTest, RefusesAWorkerOfAnotherRun) {
   node.say(join(), {.job = kJob + 1});
   Refuse refuse;
   ASSERT_TRUE(wait_for(&refuse));
-  EXPECT_EQ(refuse.what, "another run");
+  EXPECT_EQ(refuse.what, "the worker is of another run");
+  EXPECT_EQ(refuse.hint, "start a new worker for this run");
   EXPECT_TRUE(wait_until_closed());
+}
+
+TEST_F(CoordinatorTest, RefusesAnotherProtocol) {
+  connect();
+  node.say(join(), {.job = kJob, .protocol = kProtocol + 1});
+  Refuse refuse;
+  ASSERT_TRUE(wait_for(&refuse));
+  EXPECT_EQ(refuse.what, "the worker speaks another version of the protocol");
+  EXPECT_TRUE(wait_until_closed());
+}
+
+TEST_F(CoordinatorTest, RefusesAStandbyThatNobodyAskedFor) {
+  connect();
+  node.say(Follow{.version = PERIGEE_VERSION}, {.job = kJob});
+  Refuse refuse;
+  ASSERT_TRUE(wait_for(&refuse));
+  EXPECT_EQ(refuse.what, "this run has no standby");
+  EXPECT_NE(refuse.hint.find("--standby HOST:PORT"), std::string::npos);
 }
 
 TEST_F(CoordinatorTest, ClosesAStrangerThatSaysNothing) {

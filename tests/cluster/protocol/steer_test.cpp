@@ -42,6 +42,11 @@ TEST(Steer, RefusesWhatIsNoCommand) {
                             R"({"set": {"option": "", "value": 1}})", R"({"set": {"option": "a", "value": "fast"}})",
                             R"({"set": {"option": "a", "value": 1, "b": 2}})", R"({"stop": false})", R"({"checkpoint": false})"})
     EXPECT_NE(problem_of(wrong), "") << wrong;
+  for (const auto& [wrong, said] : {std::pair{R"({"stop": false})", "'stop' cannot be taken back; got false, expected true"},
+                                    {R"({"set": {"option": "a", "value": "fast"}})",
+                                     "is no value of an option; got \"fast\", expected a number, a boolean or a schedule"},
+                                    {"{}", "expected one of kick, pause, every, set, checkpoint, stop"}})
+    EXPECT_NE(problem_of(wrong).find(said), std::string::npos) << problem_of(wrong);
 }
 
 struct SteerTest : testing::Test {
@@ -117,6 +122,9 @@ TEST_F(SteerTest, NonsenseChangesNothing) {
     EXPECT_NE(refused.find("kind")->as_int(), static_cast<int64_t>(ErrorKind::authentication)) << command;
     EXPECT_FALSE(refused.find("what")->as_string().empty());
   }
+  say(R"({"kick": 4711})");
+  EXPECT_EQ(refused.find("what")->as_string(), "kick: there is no such worker");
+  EXPECT_TRUE(refused.find("expected")->as_string().starts_with("one of 1 (")) << refused.dump();
   ASSERT_TRUE(s->run_to_end());
   s->check_sound();
 }
@@ -211,13 +219,21 @@ TEST_F(SteerTest, EveryHoldsForAllWorkers) {
 }
 
 TEST_F(SteerTest, EveryIsRefusedWhereItSaysNothing) {
-  for (const char* averaging :
-       {R"({"type": "allreduce"})", R"({"type": "periodic", "every_ms": 100})",
-        R"({"type": "gossip", "every": 1, "consensus": 4, "group": 2})", R"({"type": "streaming", "every": 6, "fragments": 3})"}) {
+  for (const auto& [averaging, said, remedy] :
+       {std::tuple{R"({"type": "allreduce"})", "it averages at each step", "a policy of parameters has steps in between"},
+        {R"({"type": "periodic", "every_ms": 100})", "the averages of this run come by time", "'every' in the place of 'every_ms'"},
+        {R"({"type": "gossip", "every": 1, "consensus": 4, "group": 2})", "by a plan of the whole round",
+         "start the run with another 'every'"},
+        {R"({"type": "periodic", "every": 12, "overlap": true, "late": 7})",
+         "a result is taken after 7 steps: that is not before the next round", "at least 8"},
+        {R"({"type": "streaming", "every": 6, "fragments": 3})", "is no multiple of the 3 fragments, which take turns",
+         "the next one is 6"}}) {
     start({.averaging = averaging});
     EXPECT_TRUE(say(R"({"every": 5})").is_null()) << averaging;
     ASSERT_TRUE(refused.is_object()) << averaging;
-    EXPECT_NE(refused.find("what")->as_string().find("every"), std::string::npos) << averaging;
+    EXPECT_NE(refused.find("what")->as_string().find("averaging.every: "), std::string::npos) << averaging;
+    EXPECT_NE(refused.find("what")->as_string().find(said), std::string::npos) << refused.dump();
+    EXPECT_NE(refused.find("hint")->as_string().find(remedy), std::string::npos) << refused.dump();
   }
 }
 

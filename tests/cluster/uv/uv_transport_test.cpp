@@ -219,7 +219,15 @@ TEST_P(UvTransportTest, InheritedSocketsNeedNoHandshake) {
     ASSERT_TRUE(run_until(loop_, [&] { return child.lost.size() == 1; }));
   }
   Node node(loop_, options());
-  EXPECT_THROW(node.transport.adopt(0x7FFFFFF), Error);
+  try {
+    node.transport.adopt(0x7FFFFFF);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("the inherited descriptor 134217727 is no connected socket"), std::string::npos)
+        << error.what();
+    EXPECT_NE(std::string(error.what()).find("an agent gives it; start the worker by itself with an address"), std::string::npos)
+        << error.what();
+  }
 }
 
 TEST_P(UvTransportTest, TimersFireOnceInTheirOrder) {

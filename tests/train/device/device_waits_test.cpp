@@ -76,7 +76,7 @@ TEST(DeviceWaits, OnlyWhatEndsTheDeviceSaysSo) {
 TEST(DeviceWaits, AQueueThatCannotBeOpenedIsOfTheDeviceThatWasAskedFor) {
   const Environment two("PERIGEE_SHIM_DEVICES", "2");
   const Fault fault("malloc", 1);
-  expect_parts(error_of([] { Gpu(1, "test"); }), {"test: cuda:1", "open a stream", "out of memory"});
+  expect_parts(error_of([] { Gpu(1, "test"); }), {"test: cuda:1", "the GPU could not open a stream", "out of memory"});
 }
 
 }  // namespace
