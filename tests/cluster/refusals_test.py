@@ -62,7 +62,7 @@ def a_run_says_why_it_refuses():
                            ("run.optimizer.lr = 'fast'", "is no value of an option; got \"fast\", expected a number, a boolean or a schedule")):
             has(said(cluster, "attach", address, "--secret", cluster.secret(), "-e", line, code=1), text)
         said(cluster, "attach", address, "--secret", cluster.secret(), "-e", "run:stop()", code=0)
-        assert train.wait() == 0, train.tail()
+        assert train.wait() == 130, train.tail()
 
 
 def a_key_that_does_not_come_is_told():
