@@ -76,7 +76,7 @@ void check_one(const Job& job) {
                                               .hint = "start it as `perigee train SCRIPT --workers N`"}));
 }
 
-// What each worker would say, before there is one.
+// The same error as in each worker, before there is one.
 void check_fragments(const Job& job, const Policy& policy, Trainer& probe) {
   if (!policy.partial()) return;
   const Params& params = probe.model().params();

@@ -1,4 +1,4 @@
-// What an error advises where a file contradicts itself: no option helps, other bytes do.
+// The advice of errors about a file that contradicts itself: no option helps, other bytes do.
 #pragma once
 
 namespace perigee {

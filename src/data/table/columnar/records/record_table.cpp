@@ -40,7 +40,9 @@ void RecordTable::find_columns(const std::string& name, uint64_t bytes) {
     for (const RecordField& field : fields) {
       auto at = numbers_.find(field.name);
       if (at == numbers_.end()) {
-        if (found.size() >= kMostColumns) throw Error(ErrorKind::data, {.where = name, .what = "the records have too many fields", .expected = "at most " + std::to_string(kMostColumns)});
+        if (found.size() >= kMostColumns)
+          throw Error(ErrorKind::data,
+                      {.where = name, .what = "the records have too many fields", .expected = "at most " + std::to_string(kMostColumns)});
         at = numbers_.emplace(std::string(field.name), found.size()).first;
         found.emplace_back();
         schema_.columns.push_back({.name = at->first});
@@ -82,8 +84,10 @@ Frame RecordTable::read(int64_t chunk, std::span<const size_t> columns) const {
       add_field(field, frame.columns[static_cast<size_t>(to)]);
       made += field.cell.text.size() + 8 * field.list.size();
       if (made > (uint64_t{16} << 20) + 16 * bytes_)
-        throw Error(ErrorKind::data,
-                    {.where = name_, .what = "the records are far larger than their file", .got = std::to_string(made >> 20) + " MiB", .hint = kGetAnew});
+        throw Error(ErrorKind::data, {.where = name_,
+                                      .what = "the records are far larger than their file",
+                                      .got = std::to_string(made >> 20) + " MiB",
+                                      .hint = kGetAnew});
     }
     ++frame.rows;
     for (Column& column : frame.columns)
