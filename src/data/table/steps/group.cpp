@@ -131,7 +131,7 @@ class Numbers {
   }
 
   // The moments of a column, where they are known already.
-  void set(Moments moments) {
+  void set(GroupMoments moments) {
     seen_ = std::move(moments.count);
     mean_ = std::move(moments.mean);
     if (!moments.squares.empty()) squares_ = std::move(moments.squares);
@@ -181,7 +181,7 @@ Column aggregate(Aggregate op, const Column& column, const ColumnSpec& spec, con
   Column out(aggregate_type(op, column.type));
   Numbers computed(op, out.type == Type::integer, size);
   const bool of_moments = op == Aggregate::mean || (op >= Aggregate::stdev && op <= Aggregate::population_variance);
-  Moments moments;
+  GroupMoments moments;
   const bool done = of_moments && column.missing.empty() && moments_of(column, groups, size, op != Aggregate::mean, moments);
   if (done) computed.set(std::move(moments));
   for (int64_t r = 0; !done && r < column.size(); ++r)

@@ -423,7 +423,7 @@ void look_up(const Column& column, int64_t least, const std::vector<int64_t>& ta
 namespace {
 
 template <class T>
-void add_moments(const T* values, const std::vector<int64_t>& groups, bool squares, Moments& out) {
+void add_moments(const T* values, const std::vector<int64_t>& groups, bool squares, GroupMoments& out) {
   const size_t n = groups.size();
   for (size_t r = 0; r < n; ++r) {
     const auto g = static_cast<size_t>(groups[r]);
@@ -446,7 +446,7 @@ void add_moments(const T* values, const std::vector<int64_t>& groups, bool squar
 
 }  // namespace
 
-bool moments_of(const Column& column, const std::vector<int64_t>& groups, size_t count, bool squares, Moments& out) {
+bool moments_of(const Column& column, const std::vector<int64_t>& groups, size_t count, bool squares, GroupMoments& out) {
   out.count.assign(count, 0);
   out.mean.assign(count, 0);
   out.squares.assign(squares ? count : 0, 0);

@@ -88,12 +88,12 @@ void count_groups(const std::vector<int64_t>& groups, std::vector<int64_t>& coun
 void look_up(const Column& column, int64_t least, const std::vector<int64_t>& table, std::vector<int64_t>& out);
 
 // Each group's count, mean, and the sum of the squares of the distances from it.
-struct Moments {
+struct GroupMoments {
   std::vector<int64_t> count;
   std::vector<double> mean, squares;
 };
 // The moments of a column without gaps, in two passes: sums, then distances with a correction. False: a sum is not finite.
-bool moments_of(const Column& column, const std::vector<int64_t>& groups, size_t count, bool squares, Moments& out);
+bool moments_of(const Column& column, const std::vector<int64_t>& groups, size_t count, bool squares, GroupMoments& out);
 
 // The sums of the last `window` values of each of these rows, of the rows there are at the begin; of a column without gaps. Each is added up in the
 // order of its rows, so that it does not depend on where the sequence begins.
