@@ -1,5 +1,6 @@
-// Who takes part in a run, what is committed, and which images there are: the parts of Coordinator that its files share. coordinator.cpp: connections,
-// joining, losing. coordinator_frames.cpp: which message goes where. coordinator_forming.cpp: from a change of membership to StartEpoch.
+// Who takes part in a run, what is committed, and which images there are: the parts of Coordinator that its files share. coordinator.cpp: a
+// coordinator's beginning, clock and end. coordinator_workers.cpp: joining, progress, losing. coordinator_frames.cpp: which message goes where.
+// coordinator_forming.cpp: from a change of membership to StartEpoch; coordinator_healing.cpp: on the way, all come to hold one result.
 // coordinator_border.cpp: epochs' ends, evaluation, images. coordinator_standby.cpp: who may coordinate, and the standby.
 // coordinator_steer.cpp: what people ask for. How a round begins and ends is the business of a protocol (rounds/coordinator_rounds.h).
 #pragma once
@@ -96,6 +97,12 @@ struct CoordinatorCore {
   // ---- coordinator.cpp ----
   void start();
   void tick();
+  void fail(const Error& error);
+  void abandon();
+  void stop(const std::string& why, bool finished);
+  void event(const char* name, const Node* node, const std::string& cause, const std::string& done);
+
+  // ---- coordinator_workers.cpp ----
   std::optional<Refuse> why_refused(const FrameHeader& header, const Join& join) const;
   void on_join(PeerId peer, const FrameHeader& header, Join join);
   void welcome(PeerId peer, WorkerId id, Join join);
@@ -109,10 +116,10 @@ struct CoordinatorCore {
   double median_step_s() const;
   void check_progress(uint64_t now);
   WorkerId keeps_others_waiting(uint64_t now) const;
-  void fail(const Error& error);
-  void abandon();
-  void stop(const std::string& why, bool finished);
-  void event(const char* name, const Node* node, const std::string& cause, const std::string& done);
+  void take_back(Node& node);
+  void drop_local_work(Node& node);
+  size_t trainers() const;
+  WorkerId server() const;  // of the members; 0: none
 
   // ---- coordinator_frames.cpp ----
   void on_frame(PeerId peer, std::span<const std::byte> frame);
@@ -155,24 +162,28 @@ struct CoordinatorCore {
   const Node* best_held() const;
   void resolve();
   void adopt(const Node* best);
+  void ready_to_go();
+  void send_start();
+  void disband(Phase until);
+  void check_forming(uint64_t now);
+
+  // ---- coordinator_healing.cpp ----
   void begin_healing();
   void settle_pending();
   void heal(Node& node, bool keep_local);
   void on_caught_up(Node& node, const CaughtUp& healed);
   void check_healed();
   void catch_up(Node& node);
-  void ready_to_go();
-  void send_start();
-  void disband(Phase until);
-  void check_forming(uint64_t now);
   void check_healing(uint64_t now);
+  void on_fetch(Node& node, const Fetch& fetch);
+
+  // ---- coordinator_links.cpp ----
   void judge_links();
   void on_link_lost(Node& node, const LinkLost& lost);
   void part(const Node& one, const Node& two, const std::string& why);
   bool stays_away(const Join& join);
   bool expects_back() const;
   void doubt_link(const Node& node);
-  void on_fetch(Node& node, const Fetch& fetch);
 
   // ---- coordinator_standby.cpp ----
   LeaseClaim claim(std::span<const WorkerId> followers) const;
@@ -202,12 +213,8 @@ struct CoordinatorCore {
   uint64_t in_force_generation() const { return in_force.size() == 1 && in_force[0].established ? in_force[0].generation : 0; }
 
   // ---- work (coordinator.cpp) ----
-  void take_back(Node& node);
-  void drop_local_work(Node& node);
   int64_t local_batch() const;
   double progress() const;
-  size_t trainers() const;
-  WorkerId server() const;  // of the members; 0: none
   RoundView round_view() const;
 
   // ---- coordinator_steer.cpp ----
