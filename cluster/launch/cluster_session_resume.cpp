@@ -5,6 +5,7 @@
 
 #include "cluster/launch/cluster_session.h"
 #include "src/core/warning.h"
+#include "src/graph/tuning.h"
 #include "src/io/digest.h"
 #include "src/io/file.h"
 #include "src/io/safetensors.h"
@@ -130,6 +131,13 @@ void ClusterSession::restore(const SharedBytes& bytes, int64_t round, const std:
   const Safetensors checkpoint = parse_safetensors(*bytes, file);
   resume_round_ = round;
   resume_image_ = bytes;
+  // The bits of a run depend on its kernels: those that it has used so far come before what this machine has measured since.
+  if (const auto choices = checkpoint.metadata.find("tuning"); choices != checkpoint.metadata.end()) {
+    Tuning tuning;
+    tuning.merge(Json::parse(job_.tuning, "tuning"));
+    tuning.merge(Json::parse(choices->second, file + ": tuning"));
+    job_.tuning = tuning.to_json().dump();
+  }
   const auto extra_text = checkpoint.metadata.find("extra");
   if (extra_text == checkpoint.metadata.end()) return;
   const Json extra = Json::parse(extra_text->second, file + ": extra");

@@ -106,6 +106,20 @@ TEST(RunRecord, GapsAreRefused) {
   EXPECT_NE(refusal(three() + record_begin(kWelcome, "avx512")).find("another job, version or machine"), std::string::npos);
 }
 
+// Another process may have measured kernels for its own calls while the run was stopped; those of the run are the record's.
+TEST(RunRecord, MoreMeasuredKernelsGoOnWithARecordButNoOthers) {
+  const auto with = [](const std::string& tuning) {
+    Welcome welcome = kWelcome;
+    welcome.tuning = tuning;
+    return record_begin(welcome, "avx2");
+  };
+  const std::string known = with(R"({"add": "plain", "mul": "fast"})");
+  EXPECT_EQ(read_record(known + with(R"({"add": "plain", "div": "fast", "mul": "fast"})"), "r").tuning,
+            R"({"add": "plain", "mul": "fast"})");
+  for (const char* other : {R"({"add": "plain", "mul": "plain"})", R"({"mul": "fast"})", "[]", "{", ""})
+    EXPECT_NE(refusal(known + with(other)).find("another job, version or machine"), std::string::npos) << other;
+}
+
 TEST(RunRecord, HostileValuesAreRefused) {
   const std::string good = three();
   ASSERT_EQ(refusal(good), "");
