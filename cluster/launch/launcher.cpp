@@ -50,11 +50,7 @@ struct Launcher::Impl final : AgentClientEvents {
                                      .what = "decides who goes on with the workers' parameters, but here a server holds them",
                                      .got = "averaging '" + session.job().policy.name + "'",
                                      .hint = "leave it out; `perigee train --resume` goes on from the last checkpoint"});
-    if (options.record && !session.job().policy.served)
-      throw Error(ErrorKind::usage, {.where = "--record",
-                                     .what = "is for asynchronous policies, whose order of arrivals nothing else tells",
-                                     .got = "averaging '" + session.job().policy.name + "'",
-                                     .hint = "leave it out, or train with averaging = pg.averaging.async_local {}"});
+    check_record(alone);
     if (alone && options.min_workers > asked_for())
       throw Error(ErrorKind::usage, {.where = "min_workers",
                                      .what = "are more than this run starts, and no others can join it: it would wait for ever",
@@ -80,7 +76,7 @@ struct Launcher::Impl final : AgentClientEvents {
     warn_of_gain(coordinator_options.policy, coordinator_options.expected_workers);
     warn_of_weights(session.job());
     coordinator_options.takes_over = !alone && session.continues_crashed_run();
-    coordinator_options.recorded = options.record || file_exists(session.folder() + "/record.jsonl");
+    coordinator_options.recorded = !server_record().empty() || !worker_record().empty();
     session.check_plateau(coordinator_options.recorded);
     if (!options.lease.empty()) lease = std::make_unique<EtcdLease>(options.lease, session.job_id(), address, about_run());
     if (!alone) coordinator_options.threads = static_cast<int>(options.session.trainer.threads);
@@ -255,8 +251,9 @@ struct Launcher::Impl final : AgentClientEvents {
       AgentOptions own = agent_options();
       own.name = host_name();
       own.slots = static_cast<uint32_t>(options.workers);
-      embedded = std::make_unique<EmbeddedAgent>(loop, rng, agent_key, std::move(own), options.worker_arguments,
-                                                 [this](const std::string& worker, const std::string& line) { hear(worker, line); });
+      embedded =
+          std::make_unique<EmbeddedAgent>(loop, rng, agent_key, std::move(own), with_record(options.worker_arguments, worker_record()),
+                                          [this](const std::string& worker, const std::string& line) { hear(worker, line); });
       client_options.agents = {embedded->address};
     }
     if (client_options.agents.empty() && client_options.standby.empty()) return;
@@ -266,13 +263,42 @@ struct Launcher::Impl final : AgentClientEvents {
     client->start();
   }
 
+  // What a run depends on besides its job is written down by the server, or by workers that train while a round is on its way.
+  void check_record(bool alone) const {
+    if (!options.record || session.job().policy.served) return;
+    const Policy& policy = session.job().policy;
+    if (!policy.partial() || policy.inner.active() || policy.sync_until > 0)
+      throw Error(ErrorKind::usage, {.where = "--record",
+                                     .what = "is for asynchronous policies, and those that train while a round is on its way",
+                                     .got = "averaging '" + policy.name + "'",
+                                     .expected = "one with a server; or with fragments or overlap, without groups and without sync_until",
+                                     .hint = "leave it out, or train with averaging = pg.averaging.async_local {}"});
+    if (!alone)
+      throw Error(ErrorKind::usage,
+                  {.where = "--record",
+                   .what = "needs the workers on this machine, where their records are written, with averaging '" + policy.name + "'",
+                   .hint = "leave out --agents and --listen"});
+  }
+
+  // A run that was recorded from its beginning is recorded to its end. Empty: it is not.
+  std::string server_record() const {
+    const std::string record = session.folder() + "/record.jsonl";
+    return session.job().policy.served && (options.record || file_exists(record)) ? record : "";
+  }
+  std::string worker_record() const {
+    const std::string record = session.folder() + "/record";
+    return !session.job().policy.served && (options.record || folder_exists(record)) ? record : "";
+  }
+
+  static std::vector<std::string> with_record(std::vector<std::string> arguments, const std::string& record) {
+    if (!record.empty()) arguments.insert(arguments.end(), {"--record", record});
+    return arguments;
+  }
+
   std::vector<std::string> server_arguments() const {
     std::vector<std::string> arguments = options.worker_arguments;
     arguments.push_back("--server");
-    // A run that was recorded from its beginning is recorded to its end.
-    const std::string record = session.folder() + "/record.jsonl";
-    if (options.record || file_exists(record)) arguments.insert(arguments.end(), {"--record", record});
-    return arguments;
+    return with_record(std::move(arguments), server_record());
   }
 
   // A worker's line on standard error: a warning, unless it is its last word, which its end will tell.

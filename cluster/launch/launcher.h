@@ -28,7 +28,7 @@ struct LaunchOptions {
   int min_workers = 1;
   int expected_workers = 0;                   // that come by themselves, besides those started here, and are waited for at the beginning
   std::vector<std::string> worker_arguments;  // more of them for workers on this machine
-  bool record = false;                        // a served run: what is needed to train it again, to RUN/record.jsonl
+  bool record = false;                        // what is needed to train it again, to RUN/record.jsonl, or to the folder RUN/record
 };
 
 // A standby's state for the launcher that it becomes: it listens already, and workers are at the door.

@@ -19,6 +19,7 @@
 #include "cluster/data/example_client.h"
 #include "cluster/data/rooted_opener.h"
 #include "cluster/ledger/run_record.h"
+#include "cluster/ledger/trainer_record.h"
 #include "cluster/membership/worker.h"
 #include "cluster/replica/trainer_replica.h"
 #include "cluster/uv/process.h"
@@ -135,7 +136,10 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
         transport_(loop, {.key = key}),
         opener_(options.data_root.empty() ? nullptr : std::make_unique<RootedOpener>(options.data_root)),
         examples_([this] { wake_examples(); }),
-        replica_(*this, [this] { wake(); }, {.opener = opener_.get(), .examples = &examples_, .trace = &trace_, .slot = options.slot}),
+        trainer_record_(options.server || options.record.empty() ? nullptr : std::make_unique<TrainerRecord>(options.record)),
+        replica_(
+            *this, [this] { wake(); },
+            {.opener = opener_.get(), .examples = &examples_, .trace = &trace_, .record = trainer_record_.get(), .slot = options.slot}),
         patient_(options.patient),
         record_path_(options.record) {
     WorkerOptions worker{.coordinators = options.coordinators, .name = options.name, .host = host_identity(), .site = options.site};
@@ -206,7 +210,9 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
 
   void leave_now(int signal) { worker_->leave("asked to end by signal " + std::to_string(signal)); }
 
-  void on_event(const Json&) override {}
+  void on_event(const Json& event) override {
+    if (trainer_record_ && event.find("exchanged")) trainer_record_->exchanged(event);
+  }
   void on_opening(const Welcome& welcome) override {
     if (record_path_.empty()) return;
     record_ = std::make_unique<RecordFile>(record_path_);
@@ -259,6 +265,7 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   Read read_;
   ExampleClient examples_;
   TraceRing trace_;
+  std::unique_ptr<TrainerRecord> trainer_record_;  // of a worker that keeps one
   TrainerReplica replica_;
   std::unique_ptr<Worker> worker_;
   std::optional<Error> error_;

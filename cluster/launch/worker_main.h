@@ -24,7 +24,7 @@ struct WorkerMainOptions {
   double give_up_ms = 120'000;
   bool started_by_us = false;  // Ctrl-C is the launcher's business
   bool server = false;         // of a served policy: holds the parameters and trains nothing
-  std::string record;          // of the server: a file for what it makes its rounds of; empty: none
+  std::string record;          // of the server: a file for what it makes its rounds of; of others: a folder; empty: none
   bool patient = false;        // SIGTERM came to the launcher as well: it may still want a checkpoint from us
 };
 

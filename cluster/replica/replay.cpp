@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cluster/ledger/ranges.h"
+#include "cluster/replica/replay_parts.h"
 #include "cluster/replica/replica_trainer.h"
 #include "src/core/config.h"
 #include "src/core/error.h"
@@ -23,16 +24,6 @@ class Patient final : public OrderWatch {
   void on_step() override {}
   void on_bucket(size_t) override {}
 };
-
-// Examples that the coordinator sent are read here: the same ones.
-Json with_local_data(Json job) {
-  const Json* data = job.find("data");
-  if (!data || !data->is_object()) return job;
-  Json local = *data;
-  local.erase("at");
-  job.set("data", std::move(local));
-  return job;
-}
 
 struct Player {
   std::unique_ptr<ReplicaTrainer> replica;
@@ -85,18 +76,9 @@ class Replay {
   }
 
   void check_machine() const {
-    const char* isa = isa_name(host_isa());
-    const auto refuse = [&](const std::string& got) {
-      throw Error(ErrorKind::usage, {.where = "record",
-                                     .what = "was made with other instructions than this machine has",
-                                     .got = isa,
-                                     .expected = got,
-                                     .hint = "PERIGEE_ISA=" + got + " makes a machine use these that has them"});
-    };
-    if (record_.isa != isa) refuse(record_.isa);
+    check_recorded_isa(record_.isa);
     for (const RecordedRound& round : record_.rounds)
-      for (const RecordedShare& share : round.shares)
-        if (share.isa != isa) refuse(share.isa);
+      for (const RecordedShare& share : round.shares) check_recorded_isa(share.isa);
   }
 
   Player player(WorkerId id, int threads) {
@@ -189,6 +171,25 @@ class Replay {
 };
 
 }  // namespace
+
+Json with_local_data(Json job) {
+  const Json* data = job.find("data");
+  if (!data || !data->is_object()) return job;
+  Json local = *data;
+  local.erase("at");
+  job.set("data", std::move(local));
+  return job;
+}
+
+void check_recorded_isa(const std::string& recorded) {
+  const char* isa = isa_name(host_isa());
+  if (recorded == isa) return;
+  throw Error(ErrorKind::usage, {.where = "record",
+                                 .what = "was made with other instructions than this machine has",
+                                 .got = isa,
+                                 .expected = recorded,
+                                 .hint = "PERIGEE_ISA=" + recorded + " makes a machine use these that has them"});
+}
 
 ReplayOutcome replay(const RunRecord& record) { return Replay(record).run(); }
 

@@ -7,6 +7,7 @@
 
 #include "cluster/data/data_print.h"
 #include "cluster/ledger/fixed_plan.h"
+#include "cluster/ledger/trainer_record.h"
 
 namespace perigee {
 namespace {
@@ -255,6 +256,7 @@ bool TrainerReplica::answer_beside_training(Request& request) {
   switch (request.kind) {
     case Request::Kind::snapshot: {
       SharedBytes image = trainer_->snapshot(request.flag);
+      if (options_.record && request.flag) options_.record->imaged(image, order_steps_);
       Answer* answer = this->answer(Answer::Kind::snapshot);
       if (!answer) return true;
       answer->request = request.request;
@@ -284,10 +286,14 @@ bool TrainerReplica::answer_beside_training(Request& request) {
       if (!trainer_->takes_result()) return false;
       answer_apply(request);
       return true;
-    case Request::Kind::unstage: trainer_->unstage(); return true;
+    case Request::Kind::unstage:
+      trainer_->unstage();
+      if (options_.record) options_.record->unstaged(order_steps_);
+      return true;
     case Request::Kind::load:
       if (!request.flag) return false;
       trainer_->load(request.round, request.image.get(), true, staged_row_);
+      if (options_.record) options_.record->loaded(trainer_->round(), trainer_->hash(), request.image, true, order_steps_);
       request.image.reset();
       answer_loaded();
       return true;
@@ -302,6 +308,7 @@ void TrainerReplica::handle(Request& request) {
   switch (request.kind) {
     case Request::Kind::open: {
       trainer_ = std::make_unique<ReplicaTrainer>(request.welcome, options_);
+      if (options_.record) options_.record->begin(request.welcome);
       std::vector<DataPrint> prints = trainer_->data_prints();
       opened_ = true;
       Answer* answer = this->answer(Answer::Kind::opened);
@@ -343,9 +350,13 @@ void TrainerReplica::handle(Request& request) {
       cancel_ = false;
       if (++give_ups_seen_ != give_ups_ || stop_) cancel_ = true;
       staged_row_ = nullptr;
-      if (request.kind == Request::Kind::drop) return trainer_->drop();
       trainer_->drop();
+      if (request.kind == Request::Kind::drop) {
+        if (options_.record) options_.record->dropped();
+        return;
+      }
       trainer_->load(request.round, request.image.get(), false, nullptr);
+      if (options_.record) options_.record->loaded(trainer_->round(), trainer_->hash(), request.image, false, order_steps_);
       request.image.reset();
       return answer_loaded();
     default: assert(false);
@@ -362,6 +373,7 @@ void TrainerReplica::answer_apply(Request& request) {
   request.apply.payloads.clear();
   if (!refused) staged_row_ = nullptr;
   if (serves && !refused) on_step();
+  if (options_.record && !serves && !refused) options_.record->applied(trainer_->round(), trainer_->hash(), order_steps_);
   Answer* answer = this->answer(refused ? Answer::Kind::refused : serves ? Answer::Kind::served : Answer::Kind::applied);
   if (!answer) return;
   answer->round = refused ? request.apply.round : trainer_->round();
@@ -379,7 +391,12 @@ void TrainerReplica::carry_out(Request& request) {
   requests_.pop();
   popped_ = true;
   staged_row_ = nullptr;
-  if (!trainer_->train(order_, order_rows_, cancel_, *this, &contribution_)) return;
+  order_steps_ = 0;
+  if (options_.record) options_.record->train(order_);
+  const bool staged = trainer_->train(order_, order_rows_, cancel_, *this, &contribution_);
+  if (options_.record) staged ? options_.record->staged(contribution_) : options_.record->given_up(order_steps_);
+  order_steps_ = 0;
+  if (!staged) return;
   staged_row_ = order_rows_[0];
   if (order_.gradient && contribution_.finite) on_bucket(trainer_->block().buckets().size() - 1);
   Answer* answer = this->answer(Answer::Kind::contribution);
@@ -402,7 +419,10 @@ bool TrainerReplica::given_up() {
   }
 }
 
-void TrainerReplica::on_step() { steps_.fetch_add(1, std::memory_order_relaxed); }
+void TrainerReplica::on_step() {
+  ++order_steps_;
+  steps_.fetch_add(1, std::memory_order_relaxed);
+}
 
 void TrainerReplica::make_part(Request& request) {
   const PartOrder order = request.part;

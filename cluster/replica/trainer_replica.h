@@ -153,6 +153,7 @@ class TrainerReplica final : public Replica, private OrderWatch {
   TrainOrder order_;  // in progress
   std::vector<std::byte*> order_rows_;
   uint64_t order_number_ = 0;
+  int64_t order_steps_ = 0;  // made of it
   std::byte* staged_row_ = nullptr;
   Contribution contribution_;
   bool opened_ = false, broken_ = false;

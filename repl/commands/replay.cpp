@@ -1,12 +1,15 @@
-// `perigee replay`: trains an asynchronous run again from its record, and says whether every result is the same to the last bit.
+// `perigee replay`: trains a run that depended on time again from its record, and says whether every result is the same to the last bit.
 #include <CLI/App.hpp>
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 
 #include "cluster/ledger/file_ledger.h"
 #include "cluster/ledger/ranges.h"
 #include "cluster/replica/replay.h"
+#include "cluster/replica/replay_workers.h"
 #include "repl/commands/command.h"
 #include "repl/display/display.h"
 #include "src/core/error.h"
@@ -27,8 +30,7 @@ void declare(CLI::App& app) {
   app.add_option("--out", options.out, "write what was trained again, as a model file");
 }
 
-// Checks the record against the coordinator's ledger, and drops rounds that the server made as the run ended: they are in no result.
-void follow_ledger(const std::string& path, RunRecord* record) {
+std::map<int64_t, uint64_t> booked_rounds(const std::string& path) {
   std::map<int64_t, uint64_t> booked;
   const std::vector<std::byte> bytes = FileLedger::load(path);
   LedgerRecord entry;
@@ -38,6 +40,12 @@ void follow_ledger(const std::string& path, RunRecord* record) {
     if (entry.kind == LedgerRecord::Kind::voided) booked.erase(booked.upper_bound(entry.round), booked.end());
     rest = rest.subspan(length);
   }
+  return booked;
+}
+
+// Checks the record against the coordinator's ledger, and drops rounds that the server made as the run ended: they are in no result.
+void follow_ledger(const std::string& path, RunRecord* record) {
+  const std::map<int64_t, uint64_t> booked = booked_rounds(path);
   for (const auto& [round, hash] : booked) {
     const bool there = round < static_cast<int64_t>(record->rounds.size());
     const std::string got = there ? hex_digest(record->rounds[static_cast<size_t>(round)].hash) : "no such round";
@@ -63,8 +71,37 @@ void print_difference(const RunRecord& record, const ReplayOutcome& outcome) {
     std::printf("it was recorded by version %s; this is %s\n", record.version.c_str(), PERIGEE_VERSION);
 }
 
+int print_outcome(const ReplayOutcome& outcome) {
+  std::printf("%s rounds trained again; every result is the recorded one to the last bit, the last %s\n", grouped(outcome.rounds).c_str(),
+              hex_digest(outcome.hash).c_str());
+  return 0;
+}
+
+// Of workers that trained while a round was on its way: a file of each of their processes.
+int run_workers(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".jsonl") files.push_back(entry.path().string());
+  std::sort(files.begin(), files.end());
+  std::vector<TrainerLog> logs;
+  for (const std::string& file : files) {
+    const Bytes text = read_file(file);
+    if (text.empty()) continue;  // killed before its first line
+    logs.push_back(read_trainer_log(as_text(text), file));
+    logs.back().job = with_array_files(logs.back().job, options.run);
+  }
+  const ReplayOutcome outcome = replay_workers(logs, booked_rounds(path_in(options.run, "ledger")));
+  if (!options.out.empty() && outcome.model) write_file(options.out, *outcome.model);
+  if (!outcome.differs) return print_outcome(outcome);
+  std::printf("round %" PRId64 " differs: %s\n", *outcome.differs, hex_digest(outcome.hash).c_str());
+  if (!logs.empty() && logs[0].version != PERIGEE_VERSION)
+    std::printf("it was recorded by version %s; this is %s\n", logs[0].version.c_str(), PERIGEE_VERSION);
+  return 1;
+}
+
 int run() {
   const bool folder = folder_exists(options.run);
+  if (const std::string record = path_in(options.run, "record"); folder && folder_exists(record)) return run_workers(record);
   const std::string path = folder ? path_in(options.run, "record.jsonl") : options.run;
   if (!file_exists(path))
     throw Error(ErrorKind::usage, {.where = options.run, .what = "no record is here", .hint = "`perigee train --record` writes one"});
@@ -78,15 +115,13 @@ int run() {
     print_difference(record, outcome);
     return 1;
   }
-  std::printf("%s rounds trained again; every result is the recorded one to the last bit, the last %s\n", grouped(outcome.rounds).c_str(),
-              hex_digest(outcome.hash).c_str());
-  return 0;
+  return print_outcome(outcome);
 }
 
 }  // namespace
 
 extern const Command command_replay;
 const Command command_replay{
-    .name = "replay", .doc = "train a recorded asynchronous run again and compare every result", .declare = declare, .run = run};
+    .name = "replay", .doc = "train a recorded run again and compare every result", .declare = declare, .run = run};
 
 }  // namespace perigee

@@ -49,7 +49,8 @@ void declare_cluster_options(CLI::App& app, ClusterOptions* options) {
   app.add_option("--stop-wait", options->stop_wait,
                  "so long a run that is asked to end waits for its last checkpoint, as in 2min; the default is 25s")
       ->group("Cluster");
-  app.add_flag("--record", options->record, "of an asynchronous run, write down what `perigee replay` needs to train it again bit for bit")
+  app.add_flag("--record", options->record,
+               "of an asynchronous run, or of fragments and overlap, write down what `perigee replay` needs to train it again bit for bit")
       ->group("Cluster");
   app.add_option("--engine", options->engine, "the scheduler that started this process: auto, none, or a name of `perigee doctor`")
       ->group("Cluster");

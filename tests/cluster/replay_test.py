@@ -2,8 +2,11 @@
 """`perigee train --record` and `perigee replay`: real processes are recorded and killed, and what they came to is trained again bit for bit."""
 import json
 import os
+import pathlib
 import shutil
 import signal
+import tempfile
+from unittest import mock
 
 import harness
 from harness import Cluster, wait_until
@@ -129,14 +132,76 @@ def what_was_changed_is_noticed():
         assert status == 3 and "does not follow" in err, out + err
 
 
-def only_served_runs_are_recorded():
+STREAMING = {
+    "streaming": {"type": "streaming", "every": 8},
+    "late": {"type": "streaming", "every": 8, "fragments": 2, "late": 1, "keep": 0.3},
+    "coded": {"type": "streaming", "every": 6, "fragments": 3, "codec": "int8"},
+    "overlap": {"type": "periodic", "every": 3, "overlap": True},
+}
+
+
+def rounds_that_overlap_training_are_trained_again():
+    for name, averaging in STREAMING.items():
+        with Cluster() as cluster:
+            train = recorded(cluster, "--workers", "3", averaging={**averaging, "guard": False})
+            assert train.wait() == 0, (name, train.tail())
+            again = check_replay(cluster, train.folder())
+            assert tensors_of(again) == tensors_of(train.folder() / "model.safetensors"), name
+
+
+def killed_workers_of_streaming_are_in_the_record():
+    with Cluster() as cluster:
+        averaging = {"type": "streaming", "every": 8, "guard": False}
+        train = recorded(cluster, "--workers", "3", averaging=averaging, checkpoint={"every_steps": 50}, **LONG)
+        train.wait_event("step")
+        for worker, steps in ((1, 3), (0, 6)):
+            killed(train, f"{host(train)}/{worker}", steps)
+        train.wait_event("step", count=len(train.of_kind("step")) + 4)
+        stop(train)
+        check_replay(cluster, train.folder())
+        again = cluster.resume(train.folder(), "--workers", "2", "--threads", "1")
+        again.wait_event("step", count=4)
+        stop(again)
+        check_replay(cluster, again.folder())
+        # One digit of one worker's batches, and a worker's file that is missing.
+        files = sorted((again.folder() / "record").glob("*.jsonl"))
+        lines = files[0].read_text().splitlines()
+        at = next(i for i, line in enumerate(lines) if line.startswith('{"train"') and any(r[1] >= 16 for r in json.loads(line)["ranges"][:1]))
+        changed = json.loads(lines[at])
+        changed["ranges"][0][1] -= 16
+        files[0].write_text("\n".join([*lines[:at], json.dumps(changed), *lines[at + 1:]]) + "\n")
+        status, out, err = cluster.run("replay", again.folder())
+        assert status == 1 and "differs" in out, out + err
+        files[0].unlink()
+        status, out, err = cluster.run("replay", again.folder())
+        assert status == 3 and ("lacks" in err or "waits for what no other worker's record has" in err), out + err
+
+
+def kernels_that_others_measured_meanwhile_do_not_count():
+    with Cluster() as cluster, tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, XDG_CACHE_HOME=cache):
+        train = recorded(cluster, "--workers", "2", averaging="staleness_aware", checkpoint={"every_steps": 50}, **LONG)
+        train.wait_event("step", count=3)
+        stop(train)
+        tables = list(pathlib.Path(cache).glob("perigee/tuning-*.json"))
+        assert tables, "no table of measured kernels"
+        for table in tables:  # another process has measured more, and found other kernels faster
+            choices = json.loads(table.read_text())
+            table.write_text(json.dumps({**{key: "reference" for key in choices}, "another call": "a kernel"}))
+        again = cluster.resume(train.folder(), "--workers", "2", "--threads", "1")
+        again.wait_event("step", count=3)
+        stop(again)
+        check_replay(cluster, again.folder())
+
+
+def only_runs_that_depend_on_time_are_recorded():
     with Cluster() as cluster:
         status, _, err = cluster.run("train", "job.json", "--workers", "2", "--record")
-        assert status == 2 and "--record" in err, err
+        assert status == 2 and "and those that train while a round is on its way" in err, err
         status, _, err = cluster.run("replay", cluster.folder)
         assert status == 2 and "perigee train --record" in err, err
 
 
 if __name__ == "__main__":
     harness.main([every_policy_is_trained_again, killed_workers_and_servers_are_in_the_record, what_was_changed_is_noticed,
-                  only_served_runs_are_recorded])
+                  rounds_that_overlap_training_are_trained_again, killed_workers_of_streaming_are_in_the_record,
+                  kernels_that_others_measured_meanwhile_do_not_count, only_runs_that_depend_on_time_are_recorded])

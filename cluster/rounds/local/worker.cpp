@@ -9,6 +9,7 @@
 #include "cluster/ledger/ranges.h"
 #include "cluster/membership/worker_core.h"
 #include "cluster/planted.h"
+#include "cluster/rounds/local/fragment_exchange.h"
 #include "cluster/rounds/local/inner_plan.h"
 
 namespace perigee {
@@ -174,7 +175,7 @@ void LocalRounds::on_begin(const FrameHeader& h, Begin begin) {
 // Who takes part, and what each sends. False: this worker cannot take part in that.
 bool LocalRounds::set_up(const Begin& begin, Exchange::Setup* setup) const {
   const size_t coded = w_.policy.partial() ? 0 : setup->layout.coded;
-  if (w_.policy.partial()) setup->gives.resize(begin.shares.size(), true), set_up_fragments(setup, begin.last);
+  if (w_.policy.partial()) setup->gives.resize(begin.shares.size(), true);
   if (coded > 0) {
     setup->buckets = {{coded, setup->layout.bytes()}};
     for (const Share& share : begin.shares) setup->gives.push_back(share.examples > 0);
@@ -187,10 +188,12 @@ bool LocalRounds::set_up(const Begin& begin, Exchange::Setup* setup) const {
     setup->ids.push_back(m->id);
     setup->hosts.push_back(site_of(w_.policy.inner, w_.members, static_cast<int>(m - w_.members.begin())));
   }
+  if (w_.policy.partial()) set_up_fragments(w_.replica.fragments(), begin.last, round_.staged ? &*round_.staged : nullptr, setup);
   return true;
 }
 
 ApplyOrder LocalRounds::result() {
+  if (w_.policy.partial()) tell_exchanged();
   ApplyOrder order{.round = round_.exchange.round(),
                    .row = staged_row_,
                    .examples_after = begun_->examples_after,

@@ -63,7 +63,7 @@ class LocalRounds final : public ExchangedRounds {
   void take_carried();
   bool got_work();
   void check_apply(uint64_t now);
-  void set_up_fragments(Exchange::Setup* setup, bool last) const;
+  void tell_exchanged();
 
   // ---- inner exchanges (worker_inner.cpp) ----
   bool has_inner() const;

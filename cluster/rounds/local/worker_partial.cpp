@@ -1,11 +1,14 @@
 // Rounds of fragments, and training while a round is on its way. A contribution whose round comes to nothing, or goes on without it, does
 // not wait for the next one as it is: other fragments are due there. It becomes part of what is staged next: `carried` has its ranges until
 // then.
+#include <algorithm>
 #include <cassert>
 
 #include "cluster/exchange/fragment_payload.h"
 #include "cluster/membership/worker_core.h"
 #include "cluster/planted.h"
+#include "cluster/rounds/local/fragment_exchange.h"
+#include "cluster/rounds/local/inner_plan.h"
 #include "cluster/rounds/local/worker.h"
 
 namespace perigee {
@@ -78,12 +81,11 @@ void LocalRounds::check_apply(uint64_t now) {
             false);
 }
 
-// Due fragments are exchanged: in payloads, or as sums of the row. In the run's last round the others are added up too.
-void LocalRounds::set_up_fragments(Exchange::Setup* setup, bool last) const {
+void set_up_fragments(std::span<const FragmentPart> parts, bool last, const Contribution* staged, Exchange::Setup* setup) {
   bool with_payloads = false;
   size_t end = 0;
   setup->buckets.clear();
-  for (const FragmentPart& part : w_.replica.fragments()) {
+  for (const FragmentPart& part : parts) {
     const bool due = part.due(setup->round);
     with_payloads |= due && part.coded;
     end = part.end;
@@ -93,10 +95,27 @@ void LocalRounds::set_up_fragments(Exchange::Setup* setup, bool last) const {
   }
   if (!setup->buckets.empty() && setup->buckets.back().end == end) setup->buckets.back().end = setup->layout.bytes();
   else setup->buckets.push_back({end, setup->layout.bytes()});
-  setup->takes_part = round_.staged.has_value();
+  setup->takes_part = staged != nullptr;
   if (!with_payloads) return setup->gives.clear();
-  setup->payload = round_.staged ? round_.staged->payload : nullptr;
+  setup->payload = staged ? staged->payload : nullptr;
   if (!setup->payload) setup->payload = std::make_shared<const std::vector<std::byte>>(encode_fragments({}));
+}
+
+// What a record of the run needs to know of an exchange (ledger/trainer_record.h).
+void LocalRounds::tell_exchanged() {
+  Json of = Json::array();
+  for (const Share& share : begun_->shares) {
+    const auto m = std::find_if(w_.members.begin(), w_.members.end(), [&](const Member& x) { return x.id == share.id; });
+    assert(m != w_.members.end());
+    of.push(Json(Json::Object{{"id", int64_t{share.id}},
+                              {"site", site_of(w_.policy.inner, w_.members, static_cast<int>(m - w_.members.begin()))},
+                              {"examples", share.examples}}));
+  }
+  w_.event("exchanged", Json(Json::Object{{"exchanged", round_.exchange.round()},
+                                          {"examples", begun_->examples_after},
+                                          {"last", begun_->last},
+                                          {"self", int64_t{w_.id}},
+                                          {"of", std::move(of)}}));
 }
 
 }  // namespace perigee
