@@ -41,7 +41,8 @@ namespace perigee {
   X(no_beats, "a worker does not beat") \
   X(no_retry, "a worker gives up when the coordinator is lost") \
   X(early_chunk_lost, "chunks that come before the exchange begins are dropped") \
-  X(no_deadline, "no worker that keeps others waiting is named") \
+  X(no_deadline, "no worker that keeps others waiting in an exchange is named") \
+  X(donor_not_named, "a worker that hands over no image is not named") \
   X(sends_not_finite, "a worker does not look whether its contribution is finite") \
   X(formed_too_soon, "a worker says what it holds while it applies the next result") \
   X(link_loss_untold, "a broken link is not told") \
@@ -83,6 +84,7 @@ namespace perigee {
   X(agents_counted_once, "workers of an agent that came back are not counted") \
   X(silent_links_kept, "a link between workers that carries nothing stays") \
   X(old_links_mourned, "the end of a link that this membership has not used is told as a loss") \
+  X(images_unhurried, "the server's images do not come before workers forget what they pushed") \
   X(nothing_redone, "what a lost server had made since its image is void") \
   X(pushes_not_kept, "a worker forgets what it pushed when it has the answer")
 // clang-format on

@@ -13,6 +13,7 @@
 #include "cluster/launch/describe_job.h"
 #include "cluster/rounds/local/fragments.h"
 #include "cluster/rounds/local/inner_plan.h"
+#include "cluster/rounds/server/kept_pushes.h"
 #include "src/train/trainer.h"
 
 namespace perigee {
@@ -179,8 +180,10 @@ Json describe_averaging(const Policy& policy, const Job& job, Trainer& trainer) 
                                    {"bits", 8 * (coded.payload + coded.sums) / static_cast<double>(std::max<int64_t>(1, coded.elements))}});
   if (policy.served) {
     const double block = static_cast<double>(params.block_bytes()), states = static_cast<double>(params.state_bytes().size());
-    told.set("exchange_bytes", Json::Object{{"up", static_cast<double>(kPayloadHeader) + coded.payload + coded.sums},
-                                            {"down", policy.elastic ? block : block + states}});
+    const double up = static_cast<double>(kPayloadHeader) + coded.payload + coded.sums;
+    const size_t pushes = KeptBound().pushes_of(static_cast<size_t>(up));
+    told.set("exchange_bytes", Json::Object{{"up", up}, {"down", policy.elastic ? block : block + states}});
+    told.set("kept", Json::Object{{"pushes", static_cast<int64_t>(pushes)}, {"bytes", static_cast<double>(pushes) * up}});
   } else if (policy.partial()) {
     told.set("fragments", describe_fragments(policy, trainer, job.where() + ": averaging"));
   } else {

@@ -81,6 +81,7 @@ TEST(Describe, WhatAnExchangeSendsFollowsThePolicy) {
   const Json served = described(R"("downpour")");
   EXPECT_GT(served.find("averaging")->find("exchange_bytes")->find("up")->as_number(), 0);
   EXPECT_FALSE(served.find("averaging")->find("bytes"));
+  EXPECT_EQ(served.find("averaging")->find("kept")->find("pushes")->as_int(), 1024) << "small ones: as many as rounds are remembered";
 }
 
 }  // namespace

@@ -217,14 +217,14 @@ TEST(KeptPushes, TheSameWorkPushedAgainIsKeptOnce) {
 }
 
 TEST(KeptPushes, IsBoundedAndSaysFromWhereOnItIsComplete) {
-  KeptPushes kept(1000);
+  KeptPushes kept({.most_bytes = 1000});
   for (uint64_t i = 1; i <= 20; ++i) {
     kept.add(push_at(i, static_cast<int64_t>(10 * i)), bytes_of(200));
     kept.answered(i, true, static_cast<int64_t>(i));
   }
   EXPECT_EQ(kept.size(), 5u);
   EXPECT_EQ(kept.complete_from(), 16);
-  KeptPushes large(1000);  // each is larger than all that it may have
+  KeptPushes large({.most_bytes = 1000});  // each is larger than all that it may have
   for (uint64_t i = 1; i <= 20; ++i) large.add(push_at(i, static_cast<int64_t>(10 * i)), bytes_of(2000));
   EXPECT_EQ(large.size(), 3u);
 }

@@ -58,12 +58,20 @@ class ServerCoordinator final : public CoordinatorRounds {
   void remember(RedoRound round, uint64_t bytes);
   void forget_made();
   const Made* made(int64_t round) const;
+  // Of the worker that has the most to keep, since the newest image.
+  struct Pushed {
+    size_t pushes = 0, bytes = 0;
+    WorkerId by = 0;
+  };
+  Pushed most_pushed() const;
+  void tell_forgotten(const Pushed& most);
   void send_redo(Node& node);
 
   WorkLeases leases_;
   std::deque<Made> made_;  // since the newest image, without gaps
   uint64_t made_bytes_ = 0;
   bool image_wanted_ = false;  // some of what was made since the newest image cannot be made again
+  bool told_forgotten_ = false;
   uint64_t imaged_ns_ = 0, image_cost_ns_ = 0;
   std::optional<int64_t> redo_from_;  // while a generation forms: the server has this, and makes what follows again
   std::string settings_;              // that what is remembered was made with

@@ -3,12 +3,14 @@
 // committed is lost. No byte more crosses the network for it; the image goes from the server to the launcher, which are on one machine.
 #include <algorithm>
 #include <cassert>
+#include <map>
 #include <utility>
 
 #include "cluster/ledger/ranges.h"
 #include "cluster/membership/coordinator_core.h"
 #include "cluster/planted.h"
 #include "cluster/rounds/server/coordinator.h"
+#include "cluster/rounds/server/kept_pushes.h"
 
 namespace perigee {
 namespace {
@@ -17,6 +19,7 @@ constexpr uint64_t kImageNs = 500'000'000;            // between two images, at 
 constexpr uint64_t kImageShare = 25;                  // ... and so many times as long as one takes ...
 constexpr uint64_t kHurriedShare = 5;                 // ... or so many, when the workers have much to keep
 constexpr uint64_t kMuchBytes = uint64_t{128} << 20;  // of each worker
+constexpr uint64_t kLookNs = 100'000'000;             // between two looks at all this
 constexpr size_t kRedoInFrame = 64;
 
 }  // namespace
@@ -26,7 +29,7 @@ void ServerCoordinator::remember(RedoRound round, uint64_t bytes) {
   for (Share& share : round.shares) share.ranges = joined(std::move(share.ranges));
   made_bytes_ += bytes;
   made_.push_back({.round = std::move(round), .bytes = bytes});
-  if (made_.size() > kMaxRedo) made_bytes_ -= made_.front().bytes, made_.pop_front();
+  if (made_.size() > kMaxRedo) tell_forgotten(most_pushed()), made_bytes_ -= made_.front().bytes, made_.pop_front();
   image_wanted_ = made_.front().round.round > c_.options.resume_round + 1;
 }
 
@@ -41,13 +44,42 @@ const ServerCoordinator::Made* ServerCoordinator::made(int64_t round) const {
   return &made_[static_cast<size_t>(round - made_.front().round.round)];
 }
 
-// An image now and then, so that there is never much to be made again.
+ServerCoordinator::Pushed ServerCoordinator::most_pushed() const {
+  std::map<WorkerId, Pushed> all;
+  Pushed most;
+  for (const Made& m : made_)
+    for (const Share& share : m.round.shares) {
+      Pushed& one = all[share.id];
+      one = {.pushes = one.pushes + 1, .bytes = one.bytes + m.bytes / m.round.shares.size(), .by = share.id};
+      if (one.bytes > most.bytes || (one.bytes == most.bytes && one.pushes > most.pushes)) most = one;
+    }
+  return most;
+}
+
+// Once: later it would be no news.
+void ServerCoordinator::tell_forgotten(const Pushed& most) {
+  if (std::exchange(told_forgotten_, true)) return;
+  const auto node = c_.nodes.find(most.by);
+  c_.event("pushes_forgotten", node == c_.nodes.end() ? nullptr : &node->second,
+           "there was no image of the server for " + std::to_string(made_.size()) + " rounds, in which it has pushed " +
+               std::to_string(most.pushes) + " times, " + std::to_string(most.bytes >> 20) + " MB; it keeps the last " +
+               std::to_string(KeptBound().pushes_of(most.bytes / std::max<size_t>(1, most.pushes))),
+           "rounds after " + std::to_string(c_.options.resume_round) + " are lost if the server dies before its next image");
+}
+
+// An image now and then, so that there is never much to be made again; and before a worker has to forget something of it.
 void ServerCoordinator::check(uint64_t now) {
   if ((made_.empty() && !image_wanted_) || c_.finished) return;
   const uint64_t passed = now - std::min(now, imaged_ns_);
+  const Pushed most = most_pushed();
+  if (!KeptBound().holds(most.pushes, most.bytes)) tell_forgotten(most);
+  // By the time at which an image that is asked for now is here.
+  const auto then = [&](size_t so_far) { return so_far + 1 + so_far * (image_cost_ns_ + 2 * kLookNs) / std::max(passed, kLookNs); };
+  const size_t pushes = then(most.pushes), bytes = pushes * (most.bytes / std::max<size_t>(1, most.pushes));
+  const bool full = !planted(Bug::images_unhurried) && (then(made_.size()) > kMaxRedo || !KeptBound().holds(pushes, bytes));
   const bool much = made_.size() > kMaxRedo / 2 || made_bytes_ / std::max<size_t>(1, c_.trainers()) > kMuchBytes;
-  const uint64_t share = much || image_wanted_ ? kHurriedShare : kImageShare;
-  if ((image_wanted_ || passed >= kImageNs) && passed >= share * image_cost_ns_) c_.keep_image();
+  const uint64_t share = full ? 1 : much || image_wanted_ ? kHurriedShare : kImageShare;
+  if ((image_wanted_ || full || passed >= kImageNs) && passed >= share * image_cost_ns_) c_.keep_image();
 }
 
 // 0: it could not be had.

@@ -18,11 +18,11 @@ void KeptPushes::add(const Push& push, SharedBytes body) {
   });
   bytes_ += one.body->size();
   kept_.push_back(std::move(one));
-  bound();
+  forget_oldest();
 }
 
-void KeptPushes::bound() {
-  while (kept_.size() > kMaxRedo || (bytes_ > most_bytes_ && kept_.size() > kFewest)) {
+void KeptPushes::forget_oldest() {
+  while (!bound_.holds(kept_.size(), bytes_)) {
     const KeptPush& oldest = kept_.front();
     if (oldest.round != KeptPush::kOpen) complete_from_ = std::max(complete_from_, oldest.round + 1);
     bytes_ -= oldest.body->size();

@@ -2,6 +2,7 @@
 // server makes the rounds again that died with the old one. Bounded; what does not fit is forgotten, oldest first.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -10,6 +11,15 @@
 #include "cluster/replica/replica.h"
 
 namespace perigee {
+
+// How much that may be. The coordinator counts along, to have an image of the server before anything is forgotten (coordinator_redo.cpp).
+struct KeptBound {
+  static constexpr size_t kFewest = 3;
+  size_t most_bytes = size_t{256} << 20;
+  bool holds(size_t pushes, size_t bytes) const { return pushes <= kMaxRedo && (bytes <= most_bytes || pushes <= kFewest); }
+  // So many pushes of that size.
+  size_t pushes_of(size_t bytes) const { return std::clamp(most_bytes / std::max<size_t>(1, bytes), kFewest, size_t{kMaxRedo}); }
+};
 
 struct KeptPush {
   static constexpr int64_t kOpen = INT64_MAX;
@@ -21,7 +31,7 @@ struct KeptPush {
 
 class KeptPushes {
  public:
-  explicit KeptPushes(size_t most_bytes = kMostBytes) : most_bytes_(most_bytes) {}
+  explicit KeptPushes(KeptBound bound = {}) : bound_(bound) {}
 
   void add(const Push& push, SharedBytes body);
   void answered(uint64_t request, bool counted, int64_t round);
@@ -34,10 +44,10 @@ class KeptPushes {
   size_t size() const { return kept_.size(); }
 
  private:
-  static constexpr size_t kMostBytes = size_t{256} << 20, kFewest = 3;
-  void bound();
+  void forget_oldest();
 
-  size_t most_bytes_, bytes_ = 0;
+  KeptBound bound_;
+  size_t bytes_ = 0;
   std::deque<KeptPush> kept_;
   int64_t complete_from_ = 0;
 };

@@ -50,6 +50,11 @@ void print_served(const Json& averaging, const Json& server) {
   const Json& bytes = *averaging.find("exchange_bytes");
   std::printf("bytes between a worker and the server in one exchange: up %s, down %s; accounting exact\n",
               bytes_text(number(bytes, "up")).c_str(), bytes_text(number(bytes, "down")).c_str());
+  const Json& kept = *averaging.find("kept");
+  std::printf(
+      "if the server dies: its rounds are made again; each worker keeps its last %lld pushes (%s) for it, and an image of the server is "
+      "made before it has pushed more\n",
+      integer(kept, "pushes"), bytes_text(number(kept, "bytes")).c_str());
 }
 
 void print_fragment_table(const Json& table) {
