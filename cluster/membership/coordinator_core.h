@@ -184,6 +184,7 @@ struct CoordinatorCore {
   bool stays_away(const Join& join);
   bool expects_back() const;
   void doubt_link(const Node& node);
+  bool doubted(WorkerId one, WorkerId two) const;  // the link between them was reported lost before this generation
 
   // ---- coordinator_standby.cpp ----
   LeaseClaim claim(std::span<const WorkerId> followers) const;

@@ -58,6 +58,9 @@ void CoordinatorCore::heal(Node& node, bool keep_local) {
                            : other.round == target_round && other.hash == target_hash && other.state == Node::State::training;
     if (id != node.id && holds && rounds->holds_results(other)) donors.push_back(id);
   }
+  // Who did not hand over a moment ago, or could not, is asked last.
+  const auto failed = [&](WorkerId id) { return doubted(node.id, id); };
+  if (!std::all_of(donors.begin(), donors.end(), failed)) std::erase_if(donors, failed);
   assert(phase == Phase::forming || !donors.empty());
   CatchUp order{.round = target_round, .hash = target_hash, .keep_local = keep_local};
   if (!donors.empty() && (target_round >= 0 || node.heals > 0)) {

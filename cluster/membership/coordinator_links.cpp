@@ -45,9 +45,7 @@ void CoordinatorCore::judge_links() {
   complaints.push_back({low, high, now});
   const auto times =
       std::count_if(complaints.begin(), complaints.end(), [&](const Complaint& c) { return c.low == low && c.high == high; });
-  const auto holds_not = [&](const DeadLink& link) { return is_link_of(link, node.id, peer.id); };
-  const bool dead = suspicion.down && std::any_of(told_dead.begin(), told_dead.end(), holds_not);
-  if (times >= 3 || dead) {
+  if (times >= 3 || (suspicion.down && doubted(node.id, peer.id))) {
     std::erase_if(complaints, [&](const Complaint& c) { return c.low == low && c.high == high; });
     if (at_fault) return evict(peer.id, "worker_lost", node.name + " (" + host_name_in(node.host) + ") refuses it: " + suspicion.why, true);
     return part(node, peer, suspicion.why);
@@ -75,6 +73,10 @@ void CoordinatorCore::part(const Node& one, const Node& two, const std::string& 
   cut.from = stays.name;
   while (cut_off.size() > kMaxWorkers) cut_off.erase(cut_off.begin());
   evict(goes.id, "worker_lost", "no link between it and " + stays.name + " (" + host_name_in(stays.host) + ") holds: " + why, true);
+}
+
+bool CoordinatorCore::doubted(WorkerId one, WorkerId two) const {
+  return std::any_of(told_dead.begin(), told_dead.end(), [&](const DeadLink& link) { return is_link_of(link, one, two); });
 }
 
 // True: it is too early for that one to try again. Else, where the link failed before, it must come up sooner than others.

@@ -236,8 +236,9 @@ void FakeReplica::load(int64_t round, SharedBytes image, bool keep_local) {
   });
 }
 
-void FakeReplica::snapshot(uint64_t request, bool) {
-  later(1, [this, request] {
+void FakeReplica::snapshot(uint64_t request, bool with_optimizer) {
+  later(1, [this, request, with_optimizer] {
+    if (faults_.withholds) return network_.post(process_, 50 * kMs, [this, request, with_optimizer] { snapshot(request, with_optimizer); });
     if (!holds_) return events_->on_snapshot(request, -1, 0, nullptr);
     events_->on_snapshot(request, round_, contents_.hash(), std::make_shared<const std::vector<std::byte>>(image_of(round_, contents_)));
   });

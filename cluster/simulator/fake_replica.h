@@ -40,6 +40,7 @@ struct ReplicaFaults {
   bool fails = false;        // the next order ends the trainer
   bool wrong_apply = false;  // the next result comes out wrong, as by a bit flip in memory
   int bad_payloads = 0;      // so many of the next payloads are none
+  bool withholds = false;    // no image is made until it is over
 };
 
 class FakeReplica final : public Replica {

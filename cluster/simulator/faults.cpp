@@ -295,6 +295,7 @@ const std::map<Fault::Kind, World::Strike>& World::strikes() {
       {Kind::slow, {always, [](S s) { s.world.spoil<double>(s, &ReplicaFaults::slow, s.fault.how, 1.0); }}},
       {Kind::trainer_fails, {always, [](S s) { s.world.spoil(s, &ReplicaFaults::fails, true); }}},
       {Kind::wrong_apply, {always, [](S s) { s.world.spoil(s, &ReplicaFaults::wrong_apply, true); }}},
+      {Kind::withholds, {always, [](S s) { s.world.spoil<bool>(s, &ReplicaFaults::withholds, true, false); }}},
       {Kind::bad_payload, {always, [](S s) { s.world.spoil(s, &ReplicaFaults::bad_payloads, 1); }}},
       {Kind::leave, {[](S s) { return s.world.may_leave(s.node); }, [](S s) { s.world.leave(s); }}},
       {Kind::join, {has_room, [](S s) { s.world.start_worker(s.world.add_worker(false)); }}},

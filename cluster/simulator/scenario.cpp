@@ -42,7 +42,8 @@ constexpr const char* kNames[] = {"worker_kill",
                                   "bad_payload",
                                   "outlying",
                                   "steer",
-                                  "half_open"};
+                                  "half_open",
+                                  "withholds"};
 static_assert(std::size(kNames) == static_cast<size_t>(Fault::Kind::count));
 
 // Exchanges inside groups between rounds.
@@ -393,6 +394,8 @@ Scenario make_scenario(uint64_t seed, const std::string& asked) {
   if (SeededRng lost(mix(seed, 0x6c6f7374)); !wrong && lost.chance(0.03)) lose_everything(s, lost);
   if (SeededRng silent(mix(seed, 0x68616c66)); !wrong && s.workers > 1 && silent.chance(0.1))
     s.faults.push_back(make_fault(Fault::Kind::half_open, silent.between(300, work_ms + 300), s.workers, silent));
+  if (SeededRng withheld(mix(seed, 0x77697468)); !wrong && withheld.chance(0.04))
+    s.faults.push_back(make_fault(Fault::Kind::withholds, withheld.between(300, work_ms + 300), s.workers, withheld));
   if (SeededRng dying(mix(seed, 0x64696573)); s.served() && !steered && !wrong && dying.chance(0.15)) lose_servers(s, dying);
   if (steered && steering.chance(0.5)) s.faults.clear();
   if (steered || (policy.empty() && !wrong && steering.chance(0.15)))

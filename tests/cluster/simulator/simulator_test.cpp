@@ -4,6 +4,7 @@
 #include "cluster/simulator/agent_world.h"
 #include "cluster/simulator/tls_world.h"
 #include "cluster/simulator/world.h"
+#include "tests/cluster/simulator/properties.h"
 #include "tests/cluster/simulator/standby_world.h"
 
 namespace perigee::sim {
@@ -164,6 +165,11 @@ TEST(Faults, ExamplesThatNobodyCanComputeEndNoWorker) {
     EXPECT_FALSE(outcome.sites.contains("worker_lost") || outcome.sites.contains("worker_stuck")) << "poison at " << s.faults[0].how;
     EXPECT_GT(outcome.audit.skipped, 0);
   }
+}
+
+TEST(Simulator, ScenariosHoldTheirProperties) {
+  for (const Property& property : kProperties)
+    for (uint64_t seed = 0; seed < 12; ++seed) EXPECT_EQ(property.failure(seed), "") << property.name << ", seed " << seed;
 }
 
 TEST(Simulator, SeedsThatOnceFailedPass) {

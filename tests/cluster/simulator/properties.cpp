@@ -1,0 +1,110 @@
+#include "tests/cluster/simulator/properties.h"
+
+#include <algorithm>
+
+#include "cluster/simulator/world.h"
+
+namespace perigee::sim {
+namespace {
+
+std::string longer_than(const Outcome& outcome, double bound_ms, const std::string& who) {
+  if (outcome.longest_pause_ms <= bound_ms) return "";
+  return who + " held the others up for " + std::to_string(static_cast<int64_t>(outcome.longest_pause_ms)) + " ms, more than " +
+         std::to_string(static_cast<int64_t>(bound_ms));
+}
+
+std::string went(const Outcome& outcome, const std::string& why) {
+  return outcome.sites.contains("worker_lost") ? "a healthy worker has to go because " + why : "";
+}
+
+}  // namespace
+
+// Two leaves of a star never send each other anything, unless one joined late and had the result from the other: their link is not missed.
+// One at least of the four pairs here has no traffic.
+std::string failure_of_unused_link(uint64_t seed) {
+  int told = 0, gone = 0;
+  for (int one = 0; one < 8; one += 2) {
+    Scenario s{.seed = seed, .workers = 8, .examples = 400, .planned = 4000};
+    s.averaging = Json(Json::Object{{"type", "periodic"}, {"topology", "star"}});
+    for (int times = 0; times < 3; ++times)
+      s.faults.push_back({.kind = Fault::Kind::reset_pair, .at_ms = 900.0 + 600 * times, .for_ms = 20, .who = one, .other = one + 1});
+    const Outcome outcome = simulate(s);
+    if (!outcome.passed()) return outcome.failure;
+    told += outcome.sites.contains("link_lost") ? 1 : 0;
+    gone += outcome.sites.contains("worker_lost") ? 1 : 0;
+  }
+  if (gone == 4) return "a healthy worker has to go because a link that nobody uses ended three times";
+  return told == 4 ? "the loss of a link that nobody uses is told" : "";
+}
+
+std::string failure_of_late_complaint(uint64_t seed) {
+  SeededRng rng(mix(seed, 0x6c617465));
+  Scenario s{.seed = seed, .workers = 2 + static_cast<int>(seed % 3), .examples = 400, .planned = 2400, .example_ms = 10};
+  s.averaging = seed % 2 == 0 ? "periodic" : "allreduce";
+  s.network.latency_ms = rng.between(30, 90), s.network.jitter_ms = 5;
+  s.faults = {{.kind = Fault::Kind::half_open, .at_ms = rng.between(1500, 3000), .who = 0, .other = 1}};
+  const Outcome outcome = simulate(s);
+  return outcome.passed() ? went(outcome, "its link fell silent once") : outcome.failure;
+}
+
+// Twenty steps, after which a worker that makes none is noticed as such, take far longer than the deadline.
+std::string failure_of_deadline(uint64_t seed) {
+  SeededRng rng(mix(seed, 0x64656164));
+  Scenario s{.seed = seed, .workers = 3 + static_cast<int>(seed % 3), .examples = 200, .planned = 800, .batch = 4, .example_ms = 100};
+  constexpr double kDeadlineMs = 1500;
+  s.averaging = Json(Json::Object{{"type", "allreduce"}, {"deadline_ms", kDeadlineMs}});
+  s.faults = {{.kind = Fault::Kind::stuck, .at_ms = rng.between(3000, 6000), .who = static_cast<int>(rng.integer(0, s.workers - 1))}};
+  const Outcome outcome = simulate(s);
+  if (!outcome.passed()) return outcome.failure;
+  const double step_ms = s.example_ms * static_cast<double>(s.batch);
+  return longer_than(outcome, 2 * kDeadlineMs + 3 * step_ms, "a worker that stands still");
+}
+
+std::string failure_of_silent_donor(uint64_t seed) {
+  SeededRng rng(mix(seed, 0x646f6e6f));
+  Scenario s{.seed = seed, .workers = 2, .examples = 400, .planned = 2400, .example_ms = 5};
+  constexpr double kDeadlineMs = 1000;
+  s.averaging = Json(Json::Object{{"type", "periodic"}, {"deadline_ms", kDeadlineMs}});
+  const double at = rng.between(1500, 2500);
+  s.faults = {{.kind = Fault::Kind::withholds, .at_ms = at, .for_ms = 30'000, .who = static_cast<int>(seed % 2)},
+              {.kind = Fault::Kind::join, .at_ms = at + 100}};
+  const Outcome outcome = simulate(s);
+  if (!outcome.passed()) return outcome.failure;
+  return longer_than(outcome, kDeadlineMs + 1500, "a worker that does not hand over what it holds");
+}
+
+std::string failure_of_full_memory(uint64_t seed) {
+  SeededRng rng(mix(seed, 0x66756c6c));
+  Scenario s{.seed = seed, .workers = 1, .examples = 1500, .planned = 3000, .batch = 1, .example_ms = 0.15, .apply_ms = 0.02};
+  s.averaging = Json::parse(R"({"type": "custom", "synchrony": "server", "every": 1, "max_staleness": 64, "outer": {
+      "program": [{"op": "add", "in": ["mean", 0], "out": "t1"}], "outputs": {"global": "t1"}}})",
+                            "averaging");
+  s.network = {.latency_ms = rng.between(0.02, 0.04), .jitter_ms = 0};  // as many rounds as are remembered are made in less than 0.5 s
+  Outcome outcome = simulate(s);
+  if (!outcome.passed()) return outcome.failure;
+  if (outcome.sites.contains("pushes_forgotten")) return "more is pushed than is kept before there is an image of the server";
+  // No image comes, and more rounds are made than are remembered.
+  s.faults = {{.kind = Fault::Kind::withholds, .at_ms = 400, .for_ms = 20'000, .who = s.workers}};
+  outcome = simulate(s);
+  if (!outcome.passed()) return outcome.failure;
+  const auto told = outcome.sites.find("pushes_forgotten");
+  if (told == outcome.sites.end()) return "nobody says that rounds would be lost with the server";
+  return told->second == 1 ? "" : "that rounds would be lost with the server is said again and again";
+}
+
+std::string failure_of_changing_members(uint64_t seed) {
+  SeededRng rng(mix(seed, 0x6d656d62));
+  static const char* const kPolicies[] = {"periodic", "allreduce", "post_local"};
+  Scenario s = make_scenario(seed, kPolicies[seed % 3]);
+  s.network.loss = 0, s.apply_ms = rng.between(20, 150);
+  s.workers = static_cast<int>(rng.integer(2, 5)), s.min_workers = 1, s.workers_per_host = 1;
+  s.faults.clear();
+  for (int64_t i = rng.integer(2, 6); i > 0; --i)
+    s.faults.push_back({.kind = rng.chance(0.5) ? Fault::Kind::worker_kill : Fault::Kind::join,
+                        .at_ms = rng.between(350, 1500),
+                        .for_ms = rng.between(20, 800),
+                        .who = static_cast<int>(rng.integer(0, s.workers - 1))});
+  return simulate(s).failure;
+}
+
+}  // namespace perigee::sim

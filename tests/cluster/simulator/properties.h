@@ -1,0 +1,40 @@
+// Scenarios with a property of their own, besides what the oracle checks in each run. A function makes one from a seed and says why the property
+// does not hold; empty: it does. The planted bugs that only such a property shows are hunted with it (planted.cpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cluster/planted.h"
+
+namespace perigee::sim {
+
+// A link that nobody uses may end, once or often: it is not told, and nobody has to go.
+std::string failure_of_unused_link(uint64_t seed);
+// A link falls silent, and its two ends complain one after the other: the second complaint is of a membership that is over. Nobody has to go.
+std::string failure_of_late_complaint(uint64_t seed);
+// A worker that stands still holds the others up for the policy's deadline_ms, whatever a step takes.
+std::string failure_of_deadline(uint64_t seed);
+// A worker that is to hand its parameters to another does not: the other says so, and training goes on without one of the two.
+std::string failure_of_silent_donor(uint64_t seed);
+// Results that take long to apply, and members that come and go meanwhile.
+std::string failure_of_changing_members(uint64_t seed);
+
+// Workers keep what they pushed until there is an image of the server: it comes in time, and where it does not, that is said once.
+std::string failure_of_full_memory(uint64_t seed);
+
+struct Property {
+  const char* name;
+  std::string (*failure)(uint64_t seed);
+  Bug shows;  // Bug::none: several
+};
+inline constexpr Property kProperties[] = {
+    {"unused_link", failure_of_unused_link, Bug::old_links_mourned},
+    {"late_complaint", failure_of_late_complaint, Bug::dropped_fence},
+    {"deadline", failure_of_deadline, Bug::no_deadline},
+    {"silent_donor", failure_of_silent_donor, Bug::donor_not_named},
+    {"full_memory", failure_of_full_memory, Bug::images_unhurried},
+    {"changing_members", failure_of_changing_members, Bug::formed_too_soon},
+};
+
+}  // namespace perigee::sim
