@@ -32,6 +32,14 @@ int ChunkPool::acquire() {
   return static_cast<int>(buffers_.size()) - 1;
 }
 
+int ChunkPool::try_acquire() noexcept {
+  try {
+    return acquire();
+  } catch (const std::bad_alloc&) {
+    return -1;
+  }
+}
+
 void ChunkPool::release(int buffer) {
   assert(buffer >= 0 && static_cast<size_t>(buffer) < buffers_.size() && buffers_[static_cast<size_t>(buffer)]);
   if (free_.size() < kKept) {

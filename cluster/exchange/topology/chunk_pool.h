@@ -11,8 +11,9 @@ namespace perigee {
 
 class ChunkPool {
  public:
-  // A buffer's number; data(number) is 64-byte aligned.
+  // A buffer's number; data(number) is 64-byte aligned. std::bad_alloc without memory.
   int acquire();
+  int try_acquire() noexcept;  // -1 without memory
   void release(int buffer);
   std::byte* data(int buffer) const { return buffers_[static_cast<size_t>(buffer)].get(); }
   size_t in_use() const { return buffers_.size() - free_.size() - empty_.size(); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 #include "cluster/exchange/topology/chunk_pool.h"
 #include "cluster/exchange/topology/exchange_plan.h"
@@ -48,6 +49,7 @@ class TreeExchange final : public Collective {
     pieces_.resize(plan_.pieces.size());
     segments_.resize(plan_.segments.size());
     outboxes_.resize(setup_.hosts.size());
+    coming_.resize(setup_.hosts.size());
     for (size_t rank = 0; rank < outboxes_.size(); ++rank) outboxes_[rank].entries.reserve(plan_.sends[rank]);
     missing_ = plan_.pieces.size();
   }
@@ -55,6 +57,8 @@ class TreeExchange final : public Collective {
   ~TreeExchange() override {
     for (const int slot : slots_)
       if (slot >= 0) setup_.pool->release(slot);
+    for (const Coming& coming : coming_)
+      if (coming.buffer >= 0) setup_.pool->release(coming.buffer);
     for (const Outbox& outbox : outboxes_)
       for (size_t i = outbox.next; i < outbox.entries.size(); ++i)
         if (outbox.entries[i].buffer >= 0) setup_.pool->release(outbox.entries[i].buffer);
@@ -81,9 +85,12 @@ class TreeExchange final : public Collective {
   }
 
   std::byte* place(int from, const Chunk& chunk, size_t bytes) override {
-    const int64_t piece = chunk.phase == kResult && chunk.row == 0 ? find_piece(chunk.offset) : -1;
-    if (piece < 0 || !expects_result(from, static_cast<uint32_t>(piece), bytes)) return nullptr;
-    return pieces_[static_cast<size_t>(piece)].result ? nullptr : result_of(static_cast<uint32_t>(piece));
+    const int64_t found = find_piece(chunk.offset);
+    if (found < 0) return nullptr;
+    const auto piece = static_cast<uint32_t>(found);
+    if (chunk.phase == kReduce) return place_contribution(from, piece, chunk.row, bytes);
+    const bool wanted = chunk.phase == kResult && chunk.row == 0 && expects_result(from, piece, bytes) && !pieces_[piece].result;
+    return wanted ? result_of(piece) : nullptr;
   }
 
   void on_writable(int to, const ChunkSender& send) override {
@@ -109,6 +116,12 @@ class TreeExchange final : public Collective {
   // States of a slot; from 0 on it is a buffer of the pool, from kOwn down a row of this rank's own.
   static constexpr int kAbsent = -1, kNothing = -2, kUsed = -3, kOwn = -4;  // kOwn - row
 
+  // A contribution that is being received into a buffer of the pool, where it can wait for what it is added to.
+  struct Coming {
+    int buffer = -1;
+    uint32_t piece = 0;
+    int input = 0;
+  };
   struct PieceState {
     uint16_t sent = 0;  // rows
     bool result = false;
@@ -149,16 +162,41 @@ class TreeExchange final : public Collective {
     }
   }
 
-  bool on_contribution(int from, uint32_t piece, int row, std::span<const std::byte> body) {
+  // The input that a rank's row of a piece is; -1: none.
+  int find_input(int from, uint32_t piece, int row) const {
     const Segment& segment = segment_of(piece);
     const auto child = std::find(segment.place.reduce_from.begin(), segment.place.reduce_from.end(), from);
-    if (child == segment.place.reduce_from.end()) return false;
+    if (child == segment.place.reduce_from.end()) return -1;
     const auto index = static_cast<size_t>(child - segment.place.reduce_from.begin());
     const int input = segment.first_input[index] + row;
-    if (input >= segment.first_input[index + 1]) return false;
+    return input < segment.first_input[index + 1] ? input : -1;
+  }
+
+  // One buffer for each rank: a connection has one frame under way. Another chunk of that rank, on a second connection, is received
+  // elsewhere: two answers for one memory would mix them.
+  std::byte* place_contribution(int from, uint32_t piece, int row, size_t bytes) {
+    const int input = find_input(from, piece, row);
+    if (input < 0 || bytes != plan_.pieces[piece].bytes || slot(segment_of(piece), piece, input) != kAbsent) return nullptr;
+    Coming& coming = coming_[static_cast<size_t>(from)];
+    if (coming.buffer >= 0 && (coming.piece != piece || coming.input != input)) return nullptr;
+    if (coming.buffer < 0) coming = {.buffer = setup_.pool->try_acquire(), .piece = piece, .input = input};
+    return coming.buffer < 0 ? nullptr : setup_.pool->data(coming.buffer);
+  }
+
+  bool on_contribution(int from, uint32_t piece, int row, std::span<const std::byte> body) {
+    const Segment& segment = segment_of(piece);
+    const int input = find_input(from, piece, row);
+    if (input < 0) return false;
     if (!body.empty() && body.size() != plan_.pieces[piece].bytes) return false;
     if (slot(segment, piece, input) != kAbsent && !planted(Bug::chunk_added_twice)) return true;  // repeated
-    arrive(piece, input, {.data = body.empty() ? nullptr : body.data(), .transient = true});
+    Value value{.data = body.empty() ? nullptr : body.data(), .transient = true};
+    Coming& coming = coming_[static_cast<size_t>(from)];
+    if (coming.buffer >= 0 && coming.piece == piece && coming.input == input) {
+      const int buffer = std::exchange(coming.buffer, -1);
+      if (value.data == setup_.pool->data(buffer)) value.buffer = buffer, value.transient = false;
+      else setup_.pool->release(buffer);  // the same came another way
+    }
+    arrive(piece, input, value);
     return true;
   }
 
@@ -328,6 +366,7 @@ class TreeExchange final : public Collective {
   std::vector<PieceState> pieces_;
   std::vector<SegmentState> segments_;
   std::vector<Outbox> outboxes_;  // by rank
+  std::vector<Coming> coming_;    // likewise
   size_t missing_ = 0;            // pieces without a result
   size_t queued_ = 0;             // in all outboxes
   bool started_ = false;

@@ -342,8 +342,8 @@ TEST_P(EveryTopology, RefusesWhatItCannotExpect) {
   }
 }
 
-// Memory is only given for a result that is expected now; what is put there before the chunk is handed over changes nothing else.
-TEST_P(EveryTopology, GivesAPlaceToNothingButTheResult) {
+// Memory is only given for a chunk that is expected now; what is put there before the chunk is handed over changes nothing else.
+TEST_P(EveryTopology, GivesAPlaceToNothingButWhatItExpects) {
   const ExchangeLayout layout{100'000, 10};
   Case test{.topology = GetParam(), .size = 4, .layout = layout, .bucket = {0, layout.bytes()}};
   ExchangeWorld world(4, 7, 3);
@@ -353,7 +353,9 @@ TEST_P(EveryTopology, GivesAPlaceToNothingButTheResult) {
     auto& exchange = *world.members[random() % 4].exchange;
     const int from = static_cast<int>(random() % 4);
     Chunk chunk;
-    EXPECT_EQ(exchange.place(from, chunk, kChunkBytes), nullptr);  // a contribution
+    EXPECT_EQ(exchange.place(from, chunk, kChunkBytes - 4), nullptr);  // not as long as that piece
+    chunk.phase = 2;
+    EXPECT_EQ(exchange.place(from, chunk, kChunkBytes), nullptr);  // no such phase
     chunk.phase = 1;
     EXPECT_EQ(exchange.place(from, chunk, 12), nullptr);  // not as long as that piece
     EXPECT_EQ(exchange.place(-1, chunk, kChunkBytes), nullptr);
