@@ -108,7 +108,7 @@ int network_generate(lua_State* L) {
   NetworkFunction& network = network_at(L, 1);
   const LoadedModel& loaded = network.loaded();
   const GenerateOptions options = generate_options_at(L, 2, "model:generate");
-  push_generation(L, nullptr, network.model(), loaded.job, loaded.fitted, options, "model:generate: prompt");
+  push_generation(L, nullptr, network.model(), loaded.job, loaded.fitted, options, "model:generate: ");
   return 1;
 }
 

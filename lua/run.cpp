@@ -191,7 +191,7 @@ int generate(lua_State* L) {
     fitted = trainer.train_source().traits().fitted;
   });
   Model& own = *model;
-  push_generation(L, std::move(model), own, job, fitted, options, "run:generate: prompt");
+  push_generation(L, std::move(model), own, job, fitted, options, "run:generate: ");
   return 1;
 }
 

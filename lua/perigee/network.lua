@@ -285,6 +285,7 @@ end
 ---made; a function is called with each piece. The other options are those of `perigee generate`: top_k, top_p, min_p, typical_p, epsilon, eta,
 ---repetition_penalty, no_repeat, beams, length_penalty, stop. Layers that look back alone read each unit once. With attention to all steps, or
 ---with positions, that ends where the context is full: it then moves with every unit, and is computed again for each.
+---input = "a text": a model with an encoder reads it, and writes what becomes of it; a prompt is then how that begins.
 ---@param options string|table
 ---@return string? text
 function Model:generate(options)

@@ -218,6 +218,7 @@ end
 ---The text that follows a prompt, by the model as it is now: run:generate { "ROMEO:", tokens = 200, temperature = 0.8, seed = 1 }. The run
 ---trains on meanwhile. stream = true prints the text as it is made; a function is called with each piece. The other options are those of
 ---`perigee generate`: top_k, top_p, min_p, typical_p, epsilon, eta, repetition_penalty, no_repeat, beams, length_penalty, stop.
+---input = "a text": a model with an encoder reads it, and writes what becomes of it; a prompt is then how that begins.
 ---@param options string|table
 ---@return string? text
 function methods:generate(options)

@@ -1,4 +1,4 @@
-// `perigee generate`: a trained model of text goes on with a prompt.
+// `perigee generate`: a trained model of text goes on with a prompt, or writes what becomes of an input.
 #include <CLI/App.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -49,14 +49,15 @@ void declare(CLI::App& app) {
     }
   }
   app.add_flag("--json", options.json,
-               "one JSON object: prompt, text, tokens, and whether a stop text ended it; without, the text as it comes");
+               "one JSON object: prompt and input where they are given, text, tokens, and whether a stop text ended it; without, the text "
+               "as it comes");
 }
 
 int run() {
   watch_signals("\nstopping; once more to quit at once\n");
   const GenerateOptions wanted = generate_options(options.given, "generate");
   LoadedModel loaded = load_model(model_path(options.model));
-  Generation generation(*loaded.model, loaded.job, loaded.fitted, wanted, "--prompt");
+  Generation generation(*loaded.model, loaded.job, loaded.fitted, wanted, "--");
   std::string text;
   while (const std::optional<std::string> piece = generation.next(&stop_requested())) {
     if (options.json) {
@@ -68,7 +69,8 @@ int run() {
   }
   if (options.json) {
     Json result = Json::object();
-    result.set("prompt", wanted.prompt);
+    if (wanted.input) result.set("input", *wanted.input);
+    if (wanted.prompt) result.set("prompt", *wanted.prompt);
     result.set("text", text);
     result.set("tokens", generation.units());
     result.set("stopped", generation.stopped());
@@ -83,6 +85,6 @@ int run() {
 
 extern const Command command_generate;
 const Command command_generate{
-    .name = "generate", .doc = "go on with a text as a trained model of text does", .declare = declare, .run = run};
+    .name = "generate", .doc = "go on with a text, or translate one, as a trained model of text does", .declare = declare, .run = run};
 
 }  // namespace perigee

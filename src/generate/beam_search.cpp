@@ -18,8 +18,9 @@ BeamSearch::BeamSearch(const TextModel& text, NextScores& scores, const Generate
     : text_(text),
       scores_(scores),
       options_(options),
-      prompt_(prompt.begin(), prompt.end()),
+      prompt_(prompt.begin() + (text.encodes() ? 1 : 0), prompt.end()),
       sampler_(penalties_of(options.sampling)),
+      most_(text.encodes() ? std::min(options.tokens, text.context() + 1 - static_cast<int64_t>(prompt.size())) : options.tokens),
       beams_(1),
       row_(static_cast<size_t>(text.vocabulary_size())) {}
 
@@ -49,14 +50,15 @@ void BeamSearch::rank() {
   candidates_.resize(kept);
 }
 
-// A beam that has reached a stop text, without it.
+// A beam that has reached the text's end or a stop text, without it.
 bool BeamSearch::set_aside(const Beam& beam) {
-  size_t cut = std::string::npos;
+  const bool ends = beam.units.back() == text_.end();
+  size_t cut = ends ? beam.text.size() : std::string::npos;
   for (const std::string& stop : options_.stop) cut = std::min(cut, beam.text.find(stop));
   if (cut == std::string::npos) return false;
   ++finished_;
   if (const double score = score_of(beam.sum, beam.units.size()); score > best_finished_.score)
-    best_finished_ = {beam.units, beam.text.substr(0, cut), score, true};
+    best_finished_ = {beam.units, beam.text.substr(0, cut), score, !ends};
   return true;
 }
 
@@ -69,7 +71,7 @@ bool BeamSearch::step() {
     if (next.size() == static_cast<size_t>(options_.beams)) break;
     Beam beam = beams_[static_cast<size_t>(each.beam)];
     beam.units.push_back(each.unit);
-    beam.text += text_.piece(each.unit, beam.text);
+    if (each.unit != text_.end()) beam.text += text_.piece(each.unit, beam.text);
     beam.sum = each.sum;
     if (set_aside(beam)) continue;
     next.push_back(std::move(beam));
@@ -79,10 +81,10 @@ bool BeamSearch::step() {
   beams_ = std::move(next);
   if (beams_.empty()) return false;
   const size_t length = beams_[0].units.size();
-  if (length >= static_cast<size_t>(options_.tokens)) return false;
+  if (length >= static_cast<size_t>(most_)) return false;
   if (finished_ >= options_.beams) {
     // Whether a beam can still become better than the best that is complete.
-    const size_t longest = options_.length_penalty > 0 ? static_cast<size_t>(options_.tokens) : length;
+    const size_t longest = options_.length_penalty > 0 ? static_cast<size_t>(most_) : length;
     if (best_finished_.score >= score_of(beams_[0].sum, longest)) return false;
   }
   parents.resize(static_cast<size_t>(options_.beams), parents[0]);  // rows without a beam: their scores are not read

@@ -1,4 +1,4 @@
-// The likeliest text: keeps the `beams` best beginnings at every length. The best of those that reach a stop text is set aside, and compared
+// The likeliest text: keeps the `beams` best beginnings at every length. The best of those that reach their end or a stop text is set aside, and compared
 // with the others at the end.
 #pragma once
 
@@ -15,13 +15,13 @@ namespace perigee {
 struct FoundText {
   std::vector<int64_t> units;  // after the prompt
   std::string text;
-  double score = 0;  // the sum of the units' log probabilities over length ^ length_penalty
-  bool stopped = false;
+  double score = 0;      // the sum of the units' log probabilities over length ^ length_penalty
+  bool stopped = false;  // by a stop text
 };
 
 class BeamSearch {
  public:
-  // All must outlive this. `scores` has `options.beams` rows and has begun with `prompt`.
+  // All must outlive this. `scores` has `options.beams` rows and has begun with `prompt`, which are TextModel::numbers().
   BeamSearch(const TextModel& text, NextScores& scores, const GenerateOptions& options, std::span<const int64_t> prompt);
   // One more unit for every beam; false: the search is over.
   bool step();
@@ -47,6 +47,7 @@ class BeamSearch {
   const GenerateOptions& options_;
   std::vector<int64_t> prompt_;
   Sampler sampler_;
+  int64_t most_;  // units
   std::vector<Beam> beams_;
   std::vector<Candidate> candidates_;
   std::vector<double> row_;

@@ -5,7 +5,8 @@ namespace {
 
 constexpr const char* kPositional[] = {"prompt"};
 constexpr Option kOptions[] = {
-    {"prompt", "string", nullptr, "the text to go on from"},
+    {"prompt", "string", "none", "the text to go on from; with an input, how the output begins"},
+    {"input", "string", "none", "the text that a model with an encoder reads, to write what becomes of it"},
     {"tokens", "integer", "200", "how many characters or words are made at most", {1, 1e9}},
     {"temperature", "number", "1", "scores are divided by it: below 1 likely units become likelier; 0 takes the likeliest", {0, 1000}},
     {"top_k", "integer", "0", "draw from so many of the likeliest alone; 0: all", {0, 1048576}},
@@ -32,7 +33,8 @@ const Schema generate_schema{.options = kOptions, .positional = kPositional};
 GenerateOptions generate_options(const Json& given, const std::string& where) {
   const Config config(given, generate_schema, where, ErrorKind::usage);
   GenerateOptions options;
-  options.prompt = config.string("prompt");
+  if (config.has("prompt")) options.prompt = config.string("prompt");
+  if (config.has("input")) options.input = config.string("input");
   options.tokens = config.integer("tokens");
   options.beams = config.integer("beams");
   options.length_penalty = config.number("length_penalty");

@@ -1,6 +1,7 @@
 // The options of `perigee generate`, run:generate and model:generate.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@ namespace perigee {
 extern const Schema generate_schema;
 
 struct GenerateOptions {
-  std::string prompt;
+  std::optional<std::string> prompt, input;  // a model takes the one or the other, or both
   int64_t tokens = 0;
   SamplingOptions sampling;
   int64_t beams = 1;

@@ -10,28 +10,57 @@
 
 namespace perigee {
 
+namespace {
+
+// A text of a model that reads it, or none: where the other one should have been given, that is said.
+void check_texts(const TextModel& text, const GenerateOptions& options, const std::string& where) {
+  const auto refuse = [&](const char* what, const char* got, const char* expected) {
+    throw Error(ErrorKind::usage,
+                {.where = where + (text.encodes() || options.input ? "input" : "prompt"), .what = what, .got = got, .expected = expected});
+  };
+  if (text.encodes() && !options.input)
+    refuse("the model reads one text and writes another, and has none to read", options.prompt ? "a prompt alone" : "",
+           "an input; a prompt, if there is one, is how the other text begins");
+  if (!text.encodes() && options.input) refuse("the model goes on with a text and reads no other", "an input", "a prompt, and no input");
+  if (!text.encodes() && !options.prompt) refuse("the model goes on with a text, and has none", "", "a prompt");
+}
+
+const TextModel& checked(const TextModel& text, const GenerateOptions& options, const std::string& where) {
+  check_texts(text, options, where);
+  return text;
+}
+
+}  // namespace
+
 Generation::Generation(Model& model, const Json& job, const Json& fitted, const GenerateOptions& options, std::string where)
     : options_(options),
       text_(model, job, fitted),
       sampler_(options.sampling),
-      all_(text_.numbers(options.prompt, where)),
+      all_(checked(text_, options, where).numbers(options.prompt.value_or(""), where + "prompt")),
       row_(static_cast<size_t>(text_.vocabulary_size())),
-      before_(options.prompt) {
-  scores_ = scores_of(model, text_, options.beams);
+      before_(options.prompt.value_or("")) {
+  scores_ = scores_of(model, text_, options.beams, text_.encodes() ? text_.memory(*options.input, where + "input") : TextMemory());
   scores_->begin(all_);
   if (options_.beams > 1) search_ = std::make_unique<BeamSearch>(text_, *scores_, options_, all_);
 }
 
 Generation::~Generation() = default;
 
+// An output has as many units as the model was taught to write, with its end.
+bool Generation::full() const { return text_.encodes() && static_cast<int64_t>(all_.size()) > text_.context(); }
+
 void Generation::make_one() {
   scores_->scores(0, row_);
   if (text_.unknown() >= 0) row_[static_cast<size_t>(text_.unknown())] = -std::numeric_limits<double>::infinity();
-  sampler_.filter(row_, all_);
+  sampler_.filter(row_, std::span(all_).subspan(text_.encodes() ? 1 : 0));
   const int64_t unit = sampler_.draw(row_, static_cast<uint64_t>(made_));
+  if (unit == text_.end()) {
+    complete_ = true;
+    return;
+  }
   all_.push_back(unit);
   held_ += text_.piece(unit, held_.empty() ? before_ : held_);
-  if (++made_ == options_.tokens) complete_ = true;
+  if (++made_ == options_.tokens || full()) complete_ = true;
   size_t cut = std::string::npos;
   for (const std::string& stop : options_.stop) cut = std::min(cut, held_.find(stop));
   if (cut != std::string::npos) {
@@ -74,7 +103,8 @@ std::optional<std::string> Generation::next(const std::atomic<bool>* cancel) {
     while (!cancelled() && search_->step()) {}
     FoundText found = search_->best();
     held_ = std::move(found.text);
-    made_ = static_cast<int64_t>(found.units.size());
+    const bool ended = !found.units.empty() && found.units.back() == text_.end();
+    made_ = static_cast<int64_t>(found.units.size()) - (ended ? 1 : 0);
     stopped_ = found.stopped;
     complete_ = true;
   }

@@ -17,8 +17,9 @@ namespace perigee {
 
 class Generation {
  public:
-  // `model` must outlive this. `job` and `fitted` are those of its file or trainer; `where` begins errors about the prompt. Error(usage) for a
-  // model that foretells no text, Error(data) for a prompt with what its vocabulary lacks.
+  // `model` must outlive this. `job` and `fitted` are those of its file or trainer; `where` begins errors about the texts, whose names
+  // follow: "--prompt". Error(usage) for a model that foretells no text, or that goes on from another text than is given; Error(data) for what its
+  // vocabulary lacks.
   Generation(Model& model, const Json& job, const Json& fitted, const GenerateOptions& options, std::string where);
   ~Generation();
 
@@ -30,6 +31,7 @@ class Generation {
 
  private:
   void make_one();
+  bool full() const;
   std::string take(size_t bytes);
   size_t certain() const;
 

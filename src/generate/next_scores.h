@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace perigee {
 
@@ -16,5 +17,12 @@ class NextScores {
   // Those of the unit after row `row`'s text, as many as the vocabulary has.
   virtual void scores(int row, std::span<double> into) const = 0;
 };
+
+// What every row reads.
+inline std::vector<int64_t> repeated(const std::vector<int64_t>& numbers, int64_t rows) {
+  std::vector<int64_t> all;
+  for (int64_t row = 0; row < rows; ++row) all.insert(all.end(), numbers.begin(), numbers.end());
+  return all;
+}
 
 }  // namespace perigee

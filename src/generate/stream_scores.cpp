@@ -5,17 +5,29 @@
 
 namespace perigee {
 
-StreamScores::StreamScores(Model& model, const TextModel& text, int64_t rows)
-    : whole_(model), text_(text), model_(model, rows, true), state_(model_.carried(), rows), units_(static_cast<size_t>(rows)) {}
+StreamScores::StreamScores(Model& model, const TextModel& text, int64_t rows, const TextMemory& memory)
+    : whole_(model),
+      text_(text),
+      model_(model, rows, true),
+      state_(model_.carried(), rows),
+      memory_(memory),
+      units_(static_cast<size_t>(rows)) {
+  if (model_.memory().empty()) return;
+  std::vector<std::vector<int64_t>> given;
+  std::vector<const void*> all;
+  for (const NetworkInput& input : model_.memory()) given.push_back(repeated(memory_.at(input.name), rows));
+  for (const std::vector<int64_t>& each : given) all.push_back(each.data());
+  model_.keep(all, &kept_);
+}
 
 void StreamScores::step() {
-  output_ = &model_.step(state_, units_.data());
+  output_ = &model_.step(state_, units_.data(), kept_);
   for (size_t row = 0; row < read_.size(); ++row) read_[row].push_back(units_[row]);
 }
 
 // The windows are those of the rows' last units, of which there are as many as a window has.
 void StreamScores::move_window() {
-  windows_ = std::make_unique<WindowScores>(whole_, text_, model_.rows());
+  windows_ = std::make_unique<WindowScores>(whole_, text_, model_.rows(), memory_);
   windows_->resume(std::move(read_));
 }
 
@@ -25,7 +37,7 @@ void StreamScores::begin(std::span<const int64_t> prompt) {
   const bool ends = model_.most_steps() > 0;
   read_.assign(ends ? units_.size() : 0, {});
   if (ends && static_cast<int64_t>(prompt.size()) > model_.most_steps()) {
-    windows_ = std::make_unique<WindowScores>(whole_, text_, model_.rows());
+    windows_ = std::make_unique<WindowScores>(whole_, text_, model_.rows(), memory_);
     return windows_->begin(prompt);
   }
   for (const int64_t unit : prompt) {
@@ -58,9 +70,9 @@ void StreamScores::scores(int row, std::span<double> into) const {
   else copy(view.as<float>());
 }
 
-std::unique_ptr<NextScores> scores_of(Model& model, const TextModel& text, int64_t rows) {
-  if (text.every() && StepModel::is_for(model)) return std::make_unique<StreamScores>(model, text, rows);
-  return std::make_unique<WindowScores>(model, text, rows);
+std::unique_ptr<NextScores> scores_of(Model& model, const TextModel& text, int64_t rows, const TextMemory& memory) {
+  if (text.every() && StepModel::is_for(model)) return std::make_unique<StreamScores>(model, text, rows, memory);
+  return std::make_unique<WindowScores>(model, text, rows, memory);
 }
 
 }  // namespace perigee

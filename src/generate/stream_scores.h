@@ -14,8 +14,9 @@ namespace perigee {
 
 class StreamScores final : public NextScores {
  public:
-  // Error where StepModel has one. Model and text must outlive this. `rows`: texts side by side.
-  StreamScores(Model& model, const TextModel& text, int64_t rows);
+  // Error where StepModel has one. Model and text must outlive this. `rows`: texts side by side, which all look at the same memory: it is encoded
+  // once.
+  StreamScores(Model& model, const TextModel& text, int64_t rows, const TextMemory& memory);
 
   void begin(std::span<const int64_t> prompt) override;
   void advance(std::span<const int> parents, std::span<const int64_t> units) override;
@@ -29,6 +30,8 @@ class StreamScores final : public NextScores {
   const TextModel& text_;
   StepModel model_;
   CarriedRows state_;
+  TextMemory memory_;
+  std::vector<Storage> kept_;  // what steps need of it
   // The units that each row has read, where the model looks no further than its window. Once that is full, `windows_` goes on.
   std::vector<std::vector<int64_t>> read_;
   std::unique_ptr<WindowScores> windows_;
@@ -38,6 +41,6 @@ class StreamScores final : public NextScores {
 
 // Those of a model that says what follows each unit and reads step by step; for all others the window is computed again for every unit. `model` and `text`
 // must outlive the result.
-std::unique_ptr<NextScores> scores_of(Model& model, const TextModel& text, int64_t rows);
+std::unique_ptr<NextScores> scores_of(Model& model, const TextModel& text, int64_t rows, const TextMemory& memory = {});
 
 }  // namespace perigee

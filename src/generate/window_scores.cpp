@@ -5,7 +5,7 @@
 
 namespace perigee {
 
-WindowScores::WindowScores(Model& model, const TextModel& text, int64_t rows)
+WindowScores::WindowScores(Model& model, const TextModel& text, int64_t rows, const TextMemory& memory)
     : text_(text),
       plans_(model, PlanSet::Kind::inference, Backend::cpu, nullptr, {kUnlinkedOutput}),
       memory_(plans_, model.params(), nullptr),
@@ -16,7 +16,11 @@ WindowScores::WindowScores(Model& model, const TextModel& text, int64_t rows)
   run_ = &memory_.at(at_once_);
   run_->pack();
   output_ = run_->output_index(std::string("layer:") + kUnlinkedOutput);
-  input_ = run_->plan().input_index(model.spec().inputs[0].name);
+  input_ = run_->plan().input_index(text.stepped());
+  for (const auto& [name, numbers] : memory) {
+    looked_at_.push_back(repeated(numbers, at_once_));
+    if (const int input = run_->plan().input_index(name); input >= 0) run_->set_input(input, looked_at_.back().data());
+  }
 }
 
 void WindowScores::begin(std::span<const int64_t> prompt) {

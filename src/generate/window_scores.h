@@ -12,8 +12,8 @@ namespace perigee {
 
 class WindowScores final : public NextScores {
  public:
-  // Both must outlive this. `rows`: texts side by side.
-  WindowScores(Model& model, const TextModel& text, int64_t rows);
+  // Model and text must outlive this. `rows`: texts side by side, which all look at the same memory.
+  WindowScores(Model& model, const TextModel& text, int64_t rows, const TextMemory& memory);
 
   void begin(std::span<const int64_t> prompt) override;
   // Row i goes on from text i: its last units, at most a window. No scores until the next advance().
@@ -31,9 +31,10 @@ class WindowScores final : public NextScores {
   int64_t at_once_;  // rows of the plan: one where the network lets rows depend on each other
   PlanRun* run_ = nullptr;
   int input_ = -1, output_ = -1;
-  std::vector<std::vector<int64_t>> last_;  // of each row: its last units, at most a window
-  std::vector<int64_t> windows_;            // [rows, context]: what the plan reads
-  std::vector<double> scores_;              // [rows, vocabulary]
+  std::vector<std::vector<int64_t>> looked_at_;  // of each input of the memory: [rows, ...]
+  std::vector<std::vector<int64_t>> last_;       // of each row: its last units, at most a window
+  std::vector<int64_t> windows_;                 // [rows, context]: what the plan reads
+  std::vector<double> scores_;                   // [rows, vocabulary]
 };
 
 }  // namespace perigee

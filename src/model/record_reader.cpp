@@ -74,6 +74,7 @@ std::span<const char* const> reading_options(const std::string& type) {
   static constexpr const char* kCsv[] = {"decimal", "delimiter", "header", "missing", "missing_values", "fitted"};
   static constexpr const char* kText[] = {"unit", "lowercase", "unknown", "fitted"};
   static constexpr const char* kDocuments[] = {"text", "label", "fitted"};
+  static constexpr const char* kTextPairs[] = {"input", "output", "fitted"};
   static constexpr const char* kAudio[] = {"label", "rate", "channels", "seconds", "lengths", "classes", "fitted"};
   static constexpr const char* kImages[] = {"size", "fit", "channels", "scale", "fill", "decode", "classes"};
   static constexpr const char* kTable[] = {"delimiter", "header", "missing", "missing_values", "steps", "target", "fitted"};
@@ -81,6 +82,7 @@ std::span<const char* const> reading_options(const std::string& type) {
   if (type == "table") return kTable;
   if (type == "text") return kText;
   if (type == "documents") return kDocuments;
+  if (type == "text_pairs") return kTextPairs;
   if (type == "images") return kImages;
   if (type == "audio") return kAudio;
   return {};
@@ -229,6 +231,12 @@ const NetworkInput& RecordReader::only_input(const std::string& name) const {
 // A table's columns are no picture's pixels.
 void RecordReader::refuse_table(const std::string& name) const {
   if (is_table()) return;
+  if (leaf_type() == "text_pairs")
+    throw Error(ErrorKind::usage, {.where = name,
+                                   .what = "the model reads one text and writes another",
+                                   .got = "a table",
+                                   .expected = "arrays (.npz), or a text to generate from",
+                                   .hint = "perigee generate MODEL --input TEXT"});
   if (leaf_type() == "audio")
     throw Error(ErrorKind::usage, {.where = name,
                                    .what = "the model takes recordings",
@@ -451,7 +459,7 @@ std::vector<std::string> RecordReader::files_in(const std::string& folder) const
 // --- To judge ------------------------------------------------------------------------------------------------------------------
 
 Json RecordReader::describe(const std::string& path) const {
-  if (leaf_type() == "documents") return Json(Json::Object{{"type", "documents"}, {"file", path}});
+  if (leaf_type() == "documents" || leaf_type() == "text_pairs") return Json(Json::Object{{"type", leaf_type()}, {"file", path}});
   if (folder_exists(path)) return Json(Json::Object{{"type", "images"}, {"folder", path}});
   const bool sounds = leaf_type() == "audio";
   if (folder_exists(path) || sounds) return Json(Json::Object{{"type", sounds ? "audio" : "images"}, {"folder", path}});

@@ -47,7 +47,8 @@ void check_source(const DataSource& source) {
   std::set<std::string> names;
   for (const auto& field : source.fields()) {
     EXPECT_TRUE(names.insert(field.name).second) << field.name << " twice";
-    EXPECT_TRUE(field.class_names.empty() || static_cast<int64_t>(field.class_names.size()) == field.classes);
+    const bool sequence = field.classes == 0 && field.shape.rank() == 1;  // of labels, whose names they are
+    EXPECT_TRUE(field.class_names.empty() || sequence || static_cast<int64_t>(field.class_names.size()) == field.classes);
     if (field.classes > 0) {
       EXPECT_EQ(field.dtype, Dtype::i64);
       EXPECT_EQ(field.shape.rank(), 0);

@@ -103,6 +103,7 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
   for (const char* name : {"cold/1.txt", "cold/2.txt", "warm/1.txt", "warm/2.txt"})
     write_file(folder + "/talk/" + name, as_bytes(std::string("It is ") + name + ", they say."));
   sound_files(folder);
+  write_file(folder + "/said.tsv", as_bytes("asked\tanswered\nwho?\tI\nwhat is it?\ta bird\nwhere\tthere\n"));
   write_file(folder + "/t.txt", as_bytes("Speak, speak. We know't, we know't.\nLet us kill him, and we'll have corn.\n"));
   write_file(folder + "/d.npz", as_bytes(zip_of({{"x.npy", read_file(folder + "/x.npy")}, {"y.npy", read_file(folder + "/y.npy")}})));
   const bool real = std::getenv("PERIGEE_DATA") != nullptr;
@@ -119,6 +120,7 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
       {"csv", parse(R"({"type":"csv","file":"t.csv","missing":"mean"})")},
       {"digits", parse(digits)},
       {"documents", parse(R"({"type":"documents","file":"talk","length":5,"folds":2,"fold":2})")},
+      {"text_pairs", parse(R"({"type":"text_pairs","file":"said.tsv","input":"asked","output":"answered"})")},
       {"host", parse(R"({"type":"host","name":"drawn"})")},  // the test puts it in scope
       {"idx", parse(R"({"type":"idx","x":"x.idx.gz","y":"y.idx"})")},
       {"images", parse(R"({"type":"images","folder":"pets","size":[6,7]})")},

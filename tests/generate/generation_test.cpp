@@ -66,7 +66,7 @@ TEST(Generation, ARecurrentModelReadsEachUnitOnce) {
   for (const int rows : {1, 3}) {
     const std::unique_ptr<NextScores> scores = scores_of(small.model(), text, rows);
     ASSERT_NE(dynamic_cast<StreamScores*>(scores.get()), nullptr);
-    WindowScores windows(small.model(), text, rows);
+    WindowScores windows(small.model(), text, rows, {});
     const std::vector<int64_t> prompt = text.numbers("on", "test");
     scores->begin(text.numbers("t", "test"));
     windows.begin(prompt);
@@ -100,7 +100,7 @@ TEST(Generation, AttentionReadsAWindowOnce) {
     for (const char* prompt : {"o", "one,", "three; o"}) {
       const std::unique_ptr<NextScores> scores = scores_of(small.model(), text, rows);
       ASSERT_NE(dynamic_cast<StreamScores*>(scores.get()), nullptr);
-      WindowScores windows(small.model(), text, rows);
+      WindowScores windows(small.model(), text, rows, {});
       for (NextScores* each : {scores.get(), static_cast<NextScores*>(&windows)}) {
         each->begin(text.numbers("three; one", "test"));
         each->begin(text.numbers(prompt, "test"));  // anew
@@ -143,7 +143,7 @@ TEST(Generation, PiecesAreTheText) {
   options.stop = {"ree; x"};
   EXPECT_EQ(small.generate(options), small.generate(greedy("one, ", 40))) << "what only began like it comes out whole";
   Generation generation(small.model(), small.job(), small.fitted(),
-                        {.prompt = "one, ", .tokens = 40, .sampling = {.temperature = 0}, .stop = {";"}}, "test");
+                        {.prompt = "one, ", .tokens = 40, .sampling = {.temperature = 0}, .stop = {";"}}, "test: ");
   while (generation.next()) {}
   EXPECT_TRUE(generation.stopped());
 }
@@ -163,7 +163,7 @@ TEST(Generation, ACopyHasTheNumbersOfItsTime) {
   const std::unique_ptr<Model> copy = copy_of(small.model());
   const GenerateOptions options = greedy("one, ", 12);
   std::memset(small.model().params().block(), 0, small.model().params().block_bytes());
-  Generation generation(*copy, small.job(), small.fitted(), options, "test");
+  Generation generation(*copy, small.job(), small.fitted(), options, "test: ");
   std::string text;
   while (const auto piece = generation.next()) text += *piece;
   EXPECT_EQ(text, "two, three; ");
@@ -175,10 +175,14 @@ TEST(Generation, SaysWhatIsWrong) {
     return refusal(kind, [&] { small.generate(greedy(prompt, 5)); });
   };
   const std::string unknown = of_prompt(ErrorKind::data, "one Z");
-  EXPECT_HAS(unknown, "test: byte 4");
+  EXPECT_HAS(unknown, "test: prompt: byte 4");
   EXPECT_HAS(unknown, "not in the model's vocabulary");
   EXPECT_HAS(unknown, "\"Z\"");
   EXPECT_HAS(of_prompt(ErrorKind::usage, ""), "nothing to go on from");
+  EXPECT_HAS(refusal(ErrorKind::usage, [&] { small.generate({.tokens = 5}); }),
+             "test: prompt: the model goes on with a text, and has none");
+  EXPECT_HAS(refusal(ErrorKind::usage, [&] { small.generate({.prompt = "o", .input = "one", .tokens = 5}); }),
+             "test: input: the model goes on with a text and reads no other");
   const auto of_options = [](const char* options) {
     return refusal(ErrorKind::usage, [&] { generate_options(Json::parse(options, "options"), "generate"); });
   };
@@ -186,7 +190,6 @@ TEST(Generation, SaysWhatIsWrong) {
   EXPECT_HAS(of_options(R"({"prompt": "a", "top_p": 1.5})"), "top_p");
   EXPECT_HAS(of_options(R"({"prompt": "a", "beams": 2, "top_k": 5})"), "beams search without them");
   EXPECT_HAS(of_options(R"({"prompt": "a", "stop": [""]})"), "empty text");
-  EXPECT_HAS(of_options(R"({"tokens": 5})"), "prompt");
   const std::string no_text = refusal(ErrorKind::usage, [] {
     ModelSpec spec;
     spec.network = Json::parse(R"([{"type": "dense", "out": 2}])", "n");

@@ -35,7 +35,7 @@ class SmallText {
   const Json& fitted() const { return loaded_.fitted; }
 
   std::string generate(const GenerateOptions& options, std::vector<std::string>* pieces = nullptr) {
-    Generation generation(model(), job(), fitted(), options, "test");
+    Generation generation(model(), job(), fitted(), options, "test: ");
     std::string text;
     while (const std::optional<std::string> piece = generation.next()) {
       text += *piece;

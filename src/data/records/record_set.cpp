@@ -29,7 +29,8 @@ StoredField field_of(const Config& config) {
                   .shape = Shape(dims),
                   .classes = config.integer_in("classes", 0, int64_t{1} << 32, 0),
                   .class_names = config.string_list("class_names")};
-  if (!stored.field.class_names.empty() && static_cast<int64_t>(stored.field.class_names.size()) != stored.field.classes)
+  const bool sequence = stored.field.classes == 0 && stored.field.shape.rank() == 1;  // of labels, whose names they are
+  if (!stored.field.class_names.empty() && !sequence && static_cast<int64_t>(stored.field.class_names.size()) != stored.field.classes)
     config.fail("class_names", "are not as many as the classes");
   stored.field.role = static_cast<FieldRole>(config.integer_in("role", 0, static_cast<int64_t>(FieldRole::weight), 0));
   stored.field.of = config.string("of", "");

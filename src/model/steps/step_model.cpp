@@ -131,7 +131,7 @@ void StepModel::keep(std::span<const void* const> memory, std::vector<Storage>* 
 
 bool StepModel::is_for(const Model& model) {
   try {
-    return memory_of(model).empty() && !built_of(model).carried.empty();
+    return !built_of(model).carried.empty();
   } catch (const Error&) {  // it says why not
     return false;
   }

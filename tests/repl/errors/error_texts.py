@@ -1,15 +1,36 @@
-"""Mistakes with documents, tokenizers and what is learned from texts, for error_cases.py."""
-from error_forms import job, prompt
+"""Mistakes with documents, pairs of texts, tokenizers and what is learned from texts, for error_cases.py."""
+from error_forms import job, prompt, script
 
 TABLE = "text,label\n" + "".join(f"the cat sat {word},{'ab'[i % 2]}\n" for i, word in enumerate(["here", "there", "today", "again"] * 3))
 GAPS = "text,label\nthe cat sat,a\nthe dog sat,\n"
 MANY = "text,label\n" + "".join(f"word,{number}\n" for number in range(65537))
 TOKENIZER = '{"model":{"type":"WordLevel","vocab":{"[UNK]":0,"a":1,"b":2},"unk_token":"[UNK]"},"pre_tokenizer":{"type":"Whitespace"}}'
-FILES = {"talk.csv": TABLE, "gaps_talk.csv": GAPS, "many_talk.csv": MANY, "tokenizer.json": TOKENIZER}
+SAID = "input\toutput\n" + "a\tx\nab\txy\n" * 4
+FILES = {"said.tsv": SAID, "gap_said.jsonl": '{"input": "a", "output": "x"}\n{"input": "b"}\n', "talk.csv": TABLE, "gaps_talk.csv": GAPS, "many_talk.csv": MANY, "tokenizer.json": TOKENIZER}
 
 
 def documents(options, file="talk.csv"):
     return f'pg.data.documents {{ "{file}", {options} }}'
+
+
+def pairs(options, file="said.tsv"):
+    return f'pg.data.text_pairs {{ "{file}", {options} }}'
+
+
+# A decoder that looks at what an encoder has read.
+TRANSLATES = """(function()
+    local x, d = pg.input "x", pg.input "d"
+    local memory = pg.sequential { pg.embedding { 3, 4 }, pg.gru { 4 } } (x)
+    local written = pg.sequential { pg.embedding { 4, 4 }, pg.gru { 4 } } (d)
+    return pg.graph { inputs = { x, d }, outputs = { pg.dense { 4, over = "steps" } (pg.attention {} (written, memory)) } }
+  end)()"""
+TRANSLATION = ("train", "trial.lua", "--out", "translation")
+
+
+def translated(name, args, place, cause, hint="", **parts):
+    """A model that reads one text and writes another, which is asked in another way."""
+    return script(name, place, cause, hint, train=pairs(""), more='inputs = { "x", "d" },', network=parts.pop("network", TRANSLATES),
+                  args=(args[0], "translation", *args[1:]), after=(TRANSLATION,), **parts)
 
 
 DOCUMENTS = "pg.sequential { pg.dense { 2 } }"
@@ -39,6 +60,32 @@ CASES = [
         train=documents(COUNTS + ", min_count = 99")),
     job("must have a number for each term", ("idf = { 1 }", "idf = { 1, 2 }"), network=DOCUMENTS,
         train=documents(FITTED)),
+    # pairs of texts
+    job("is of no kind that has rows of texts", None, "a .csv, .tsv, .json or .jsonl", train=pairs("", "trial.lua")),
+    job("'input' is no column of the table", ('"inptu"', '"input"'), "'input', 'output'", train=pairs('input = "inptu"'), network=TRANSLATES,
+        more='inputs = { "x", "d" },'),
+    job("the row has not both texts", None, place="gap_said.jsonl", train=pairs("", "gap_said.jsonl")),
+    job("there is nothing to read in this input", None, place="pair 2", train='pg.data.text_pairs { inputs = { "a", "" }, outputs = { "x", "y" } }'),
+    job("'outputs' are not as many as 'inputs'", None, "expected 2", train='pg.data.text_pairs { inputs = { "a", "b" }, outputs = { "x" } }'),
+    job("'file' has the texts, and 'inputs' has others", None, train=pairs('inputs = { "a" }')),
+    job("'input' is a column of a file", None, train='pg.data.text_pairs { inputs = { "a" }, outputs = { "x" }, input = "asked" }'),
+    job("'file' is missing", None, "the lists 'inputs' and 'outputs'", train='pg.data.text_pairs { inputs = { "a" } }'),
+    job("'min_count' belongs to vocabularies that are learned", None, "a tokenizer has its own",
+        train=pairs('tokenizer = "tokenizer.json", min_count = 2')),
+    translated("a translation of nothing", ("generate", "--prompt", "x"), "--input",
+               "the model reads one text and writes another, and has none to read; got a prompt alone", "an input"),
+    translated("a translation of an empty text", ("generate", "--input", ""), "--input", "there is nothing to read"),
+    translated("a translation of another alphabet", ("generate", "--input", "aZ"), "--input: byte 1", "not in the model's vocabulary"),
+    translated("a translation of a text that is too long", ("generate", "--input", "aba"), "--input",
+               "the text is longer than what the model reads; got 3 characters", "at most 2"),
+    translated("a translation that begins with all of it", ("generate", "--input", "ab", "--prompt", "xyx"), "--prompt",
+               "the model writes no texts as long as this beginning; got 3 characters", "at most 2"),
+    translated("a network that foretells no output", ("generate", "--input", "ab"), "generate",
+               "the network does not foretell the units of an output", "x, a text's numbers, and d",
+               network=TRANSLATES.replace("pg.dense { 4", "pg.dense { 3"),
+               loss="pg.loss.cross_entropy { ignore = 3 }"),
+    translated("a table for a model that writes texts", ("predict", "two.csv"), "two.csv", "the model reads one text and writes another; got a table",
+               "perigee generate MODEL --input TEXT"),
     # texts by a tokenizer
     job("belongs to vocabularies that are learned", (", min_count = 2", ""), "a tokenizer has its own", loss='"cross_entropy"',
         network="pg.sequential { pg.embedding { 3, 4 }, pg.flatten {}, pg.dense { 3 } }",
