@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/vector_math.h"
 #include "kernels/registry.h"
 
 namespace perigee {
@@ -55,9 +56,37 @@ const char* decline_layout(const KernelCall& call) {
   return nullptr;
 }
 
-// gelu is a program of element-wise ops here, fused behind the product.
+bool is_gelu(const KernelCall& call) { return call.as<LinearParams>().activation == LinearActivation::gelu_tanh; }
+
 const char* decline_activation(const KernelCall& call) {
-  return call.as<LinearParams>().activation == LinearActivation::gelu_tanh ? "no gelu in the product" : decline_layout(call);
+  return is_gelu(call) && call.accumulate ? "no gelu of a sum over several calls" : decline_layout(call);
+}
+
+// to[r, j] = f(from[r, j], to[r, j]), vectors at a time.
+template <class F>
+void each_vector(const Matrix& from, const Matrix& to, F f) {
+  for (int64_t r = 0; r < to.rows; ++r) {
+    const float* const x = from.data + r * from.stride;
+    float* const y = to.data + r * to.stride;
+    int64_t j = 0;
+    for (; j + kLanes <= to.columns; j += kLanes) store(y + j, f(load(x + j), load(y + j)));
+    const int rest = static_cast<int>(to.columns - j);
+    if (rest > 0) store_first(y + j, f(load_first(x + j, rest), load_first(y + j, rest)), rest);
+  }
+}
+
+namespace math = PERIGEE_CPU_NAMESPACE;
+constexpr float kScale = static_cast<float>(kGeluScale), kCube = static_cast<float>(kGeluCube);
+PERIGEE_INLINE Vec tanh_in_gelu(Vec z) { return math::tanh_of(kScale * (z + kCube * (z * (z * z)))); }
+
+// Where the product goes: what gelu is taken of is kept, or lies where its result will.
+Matrix product_of(const KernelCall& call) {
+  return matrix(is_gelu(call) && call.n_out > 1 && call.out[1].data ? call.out[1] : call.out[0]);
+}
+
+void finish_gelu(const KernelCall& call) {
+  if (!is_gelu(call)) return;
+  each_vector(product_of(call), matrix(call.out[0]), [](Vec z, Vec) { return 0.5f * z * (1.0f + tanh_in_gelu(z)); });
 }
 
 // Forward, examples in the lanes.
@@ -110,7 +139,7 @@ Finish finish_of(const KernelCall& call) {
 }
 
 void run_by_rows(const KernelCall& call) {
-  const Matrix x = matrix(call.in[0]), w = matrix(call.in[1]), y = matrix(call.out[0]);
+  const Matrix x = matrix(call.in[0]), w = matrix(call.in[1]), y = product_of(call);
   const Panels chunks = Chunks(x.rows).panels;
   float* xt = static_cast<float*>(call.scratch);
   for (int64_t q = 0; q < chunks.count; ++q) {
@@ -122,6 +151,7 @@ void run_by_rows(const KernelCall& call) {
         kRowVectors);
     finish_transposed(yt, width, y, first, rows, finish_of(call));
   }
+  finish_gelu(call);
 }
 
 // Forward, outputs in the lanes, from a transposed copy of the weight.
@@ -142,7 +172,7 @@ void pack(const KernelCall& call) {
 }
 
 void run_packed(const KernelCall& call) {
-  const Matrix x = matrix(call.in[0]), y = matrix(call.out[0]);
+  const Matrix x = matrix(call.in[0]), y = product_of(call);
   multiply<true>({.m = x.rows,
                   .n = y.columns,
                   .k = x.columns,
@@ -153,9 +183,17 @@ void run_packed(const KernelCall& call) {
                   .ldc = y.stride,
                   .finish = finish_of(call)},
                  true);
+  finish_gelu(call);
 }
 
 // Gradients.
+
+void multiply_by_slope(const Matrix& dx, const Matrix& z) {
+  each_vector(z, dx, [](Vec x, Vec d) {
+    const Vec t = tanh_in_gelu(x);
+    return d * (0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * (kScale * (1.0f + 3 * kCube * (x * x))));
+  });
+}
 
 // The gradient stops where the relu below was zero.
 void mask(const Matrix& dx, const Matrix& y) {
@@ -168,7 +206,7 @@ void mask(const Matrix& dx, const Matrix& y) {
 
 const char* decline_grad_input(const KernelCall& call) {
   if (call.n_in > 2 && call.in[2].data && call.accumulate) return "a masked sum is not added";
-  return decline_activation(call);
+  return decline_layout(call);
 }
 
 void run_grad_input(const KernelCall& call) {
@@ -183,7 +221,9 @@ void run_grad_input(const KernelCall& call) {
                   .c = dx.data,
                   .ldc = dx.stride,
                   .finish = {.accumulate = call.accumulate}});
-  if (call.n_in > 2 && call.in[2].data) mask(dx, matrix(call.in[2]));
+  if (call.n_in < 3 || !call.in[2].data) return;
+  if (is_gelu(call)) multiply_by_slope(dx, matrix(call.in[2]));
+  else mask(dx, matrix(call.in[2]));
 }
 
 void column_sums(const Matrix& dz, bool accumulate, float* sums) {

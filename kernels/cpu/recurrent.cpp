@@ -70,12 +70,11 @@ void run_lstm(const KernelCall& call) {
   for (int64_t n = 0; n < s.n; ++n) copy_row(state + n * state_pitch, h0(n), s.h);
   for (int64_t i = 0; i < s.t; ++i) {
     const int64_t t = s.at(i);
-    for (int64_t n = 0; n < s.n; ++n) copy_row(z + n * z_pitch, x(n, t), 4 * s.h);
-    if (i > 0 || h0.data != nullptr)
-      multiply(s.n, 4 * s.h, s.h, state, state_pitch, static_cast<const float*>(call.packed), z, z_pitch, true);
+    const bool product = i > 0 || h0.data != nullptr;
+    if (product) multiply(s.n, 4 * s.h, s.h, state, state_pitch, static_cast<const float*>(call.packed), z, z_pitch, false);
     for (int64_t n = 0; n < s.n; ++n) {
       const float* const before = i > 0 ? c(n, s.at(i - 1)) : c0(n);
-      lstm_gates(z + n * z_pitch, s.h, before, gates(n, t), c(n, t), h(n, t));
+      lstm_gates(x(n, t), product ? z + n * z_pitch : nullptr, s.h, before, gates(n, t), c(n, t), h(n, t));
       if (mask.counts(n, t)) {
         copy_row(state + n * state_pitch, h(n, t), s.h);
       } else {
@@ -112,13 +111,13 @@ void run_lstm_grad(const KernelCall& call) {
     for (int64_t n = 0; n < s.n; ++n) {
       float *const own_flow = flow + n * state_pitch, *const own_cell = cell + n * state_pitch, *const own = dz + n * z_pitch;
       if (mask.counts(n, t)) {
-        lstm_flow(dh(n, t), dc(n, t), gates(n, t), c(n, t), i > 0 ? c(n, s.at(i - 1)) : c0(n), s.h, own_flow, own_cell, own);
+        lstm_flow(dh(n, t), dc(n, t), gates(n, t), c(n, t), i > 0 ? c(n, s.at(i - 1)) : c0(n), s.h, own_flow, own_cell, own, dx(n, t));
       } else {
         add_row(own_flow, dh(n, t), s.h);
         add_row(own_cell, dc(n, t), s.h);
         copy_row(own, nullptr, 4 * s.h);
+        copy_row(dx(n, t), nullptr, 4 * s.h);
       }
-      copy_row(dx(n, t), own, 4 * s.h);
     }
     multiply(s.n, s.h, 4 * s.h, dz, z_pitch, static_cast<const float*>(call.packed), flow, state_pitch, true);
   }

@@ -318,6 +318,16 @@ bool Model::fits(int64_t steps) const {
   }
 }
 
+namespace {
+
+// The reference computes gelu op by op; what is half as wide or twice as wide has no product of its own on the host.
+GeluIn gelu_in(const ModelSpec& spec, Backend backend, GeluIn product) {
+  const bool fast = backend == Backend::cuda || (backend == Backend::cpu && !spec.half && spec.dtype == Dtype::f32);
+  return fast ? product : GeluIn::elementwise;
+}
+
+}  // namespace
+
 Graph Model::training_graph(int64_t batch, Backend backend, Carry carry, int64_t steps) const {
   const ModelSpec spec = steps > 0 ? with_steps(spec_, steps) : spec_;
   Graph forward;
@@ -332,7 +342,7 @@ Graph Model::training_graph(int64_t batch, Backend backend, Carry carry, int64_t
   forward.output("output", main_output_first(spec, built.outputs).at(0));
   forward.output("loss", add_loss(forward, spec, built));
   if (backend == Backend::cuda) forward = unroll_scans(forward);
-  Graph graph = fuse_forward(forward, backend == Backend::cuda ? GeluIn::product_for_gradients : GeluIn::elementwise);
+  Graph graph = fuse_forward(forward, gelu_in(spec, backend, GeluIn::product_for_gradients));
   if (spec_.half) graph = mixed_precision(graph, *spec_.half);
   const Value loss = named_output(graph, "loss");
   std::vector<Value> targets;
@@ -438,7 +448,7 @@ Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend, std
   }
   if (with_loss) graph.output("loss", add_loss(graph, spec, built));
   if (backend == Backend::cuda) graph = unroll_scans(graph);
-  const Graph fused = fuse_forward(graph, backend == Backend::cuda ? GeluIn::product : GeluIn::elementwise);
+  const Graph fused = fuse_forward(graph, gelu_in(spec, backend, GeluIn::product));
   return fuse_backward(spec_.half ? mixed_precision(fused, *spec_.half) : fused);
 }
 

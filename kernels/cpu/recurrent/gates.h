@@ -26,11 +26,15 @@ PERIGEE_INLINE void for_units(int64_t units, F f) {
       [rest](float* x, Floats v) __attribute__((always_inline)) { math::store_part(x, v, rest); });
 }
 
-inline void lstm_gates(const float* z, int64_t units, const float* c_before, float* gates, float* c, float* h) {
+// `sums`: the product of the state; null: zeros.
+inline void lstm_gates(const float* x, const float* sums, int64_t units, const float* c_before, float* gates, float* c, float* h) {
   for_units(
       units, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
-        const Floats input = math::sigmoid_of(load(z + j)), forget = math::sigmoid_of(load(z + units + j));
-        const Floats candidate = math::tanh_of(load(z + 2 * units + j)), output = math::sigmoid_of(load(z + 3 * units + j));
+        const auto z = [&](int64_t at) __attribute__((always_inline)) {
+          return sums != nullptr ? load(x + at) + load(sums + at) : load(x + at);
+        };
+        const Floats input = math::sigmoid_of(z(j)), forget = math::sigmoid_of(z(units + j));
+        const Floats candidate = math::tanh_of(z(2 * units + j)), output = math::sigmoid_of(z(3 * units + j));
         const Floats cell = (c_before != nullptr ? forget * load(c_before + j) : Floats{}) + input * candidate;
         store(gates + j, input);
         store(gates + units + j, forget);
@@ -41,9 +45,9 @@ inline void lstm_gates(const float* z, int64_t units, const float* c_before, flo
       });
 }
 
-// `dh`, `dc` [units]: what flows from later steps; afterwards what flows to the step before, without the product.
+// `dh`, `dc` [units]: what flows from later steps; afterwards what flows to the step before, without the product. `dz` goes to `dx` as well.
 inline void lstm_flow(const float* more_dh, const float* more_dc, const float* gates, const float* c, const float* c_before, int64_t units,
-                      float* dh, float* dc, float* dz) {
+                      float* dh, float* dc, float* dz, float* dx) {
   for_units(
       units, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
         const Floats input = load(gates + j), forget = load(gates + units + j), candidate = load(gates + 2 * units + j);
@@ -52,10 +56,11 @@ inline void lstm_flow(const float* more_dh, const float* more_dc, const float* g
         if (more_dh != nullptr) flow += load(more_dh + j);
         if (more_dc != nullptr) cell += load(more_dc + j);
         cell += flow * output * (1.0f - shown * shown);
-        store(dz + j, cell * candidate * input * (1.0f - input));
-        store(dz + units + j, c_before != nullptr ? cell * load(c_before + j) * forget * (1.0f - forget) : Floats{});
-        store(dz + 2 * units + j, cell * input * (1.0f - candidate * candidate));
-        store(dz + 3 * units + j, flow * shown * output * (1.0f - output));
+        const auto put = [&](int64_t at, Floats v) __attribute__((always_inline)) { store(dz + at, v), store(dx + at, v); };
+        put(j, cell * candidate * input * (1.0f - input));
+        put(units + j, c_before != nullptr ? cell * load(c_before + j) * forget * (1.0f - forget) : Floats{});
+        put(2 * units + j, cell * input * (1.0f - candidate * candidate));
+        put(3 * units + j, flow * shown * output * (1.0f - output));
         store(dc + j, cell * forget);
         store(dh + j, Floats{});
       });

@@ -5,7 +5,7 @@
 
 namespace perigee {
 
-// Where gelu's tanh form behind a dense layer is computed: GPUs have it in the product's last step, CPUs in an element-wise program. For
+// Where gelu's tanh form behind a dense layer is computed: in the product's last step, or in an element-wise program. For
 // gradients the product also gives what gelu was taken of.
 enum class GeluIn { elementwise, product, product_for_gradients };
 
