@@ -8,7 +8,7 @@ local generate = {}
 local function read(given)
   if type(given) == "string" then return { prompt = given } end
   if type(given) ~= "table" then
-    where.fail('generate takes a text, or options: generate { "ROMEO:", tokens = 200 } or generate { input = "a text" }; got ' .. where.describe(given))
+    where.fail('generate takes a text, or options: generate { "ROMEO:", tokens = 200 } or { input = "a text" }; got ' .. where.describe(given))
   end
   local options = {}
   for key, value in pairs(given) do
