@@ -104,9 +104,18 @@ Value add_head(Graph& graph, const ModelSpec& spec, const Json& loss, const Netw
 
 // All heads, the main one first.
 std::vector<LossHead> heads_of(const ModelSpec& spec) {
-  std::vector<LossHead> heads = {{.output = spec.loss_output, .target = spec.target, .loss = spec.loss, .weight = spec.loss_weight}};
+  std::vector<LossHead> heads = {
+      {.output = spec.loss_output, .target = spec.target, .loss = spec.loss, .weight = spec.loss_weight, .schedule = spec.loss_schedule}};
   heads.insert(heads.end(), spec.more_heads.begin(), spec.more_heads.end());
   return heads;
+}
+
+// A head stands for an output of the network, which has a name where there are several.
+LossFactor factor_of(const ModelSpec& spec, const LossHead& head) {
+  const Json* names = spec.network.find("outputs");
+  const std::string name = names != nullptr ? names->as_array().at(static_cast<size_t>(head.output)).as_string() : "output";
+  return {
+      .input = std::string(kLossFactor) + "loss." + name, .schedule = head.schedule, .where = spec.where + ": loss." + name + ": weight"};
 }
 
 Value add_head(Graph& graph, const ModelSpec& spec, const BuiltNetwork& built, const LossHead& head, double weight,
@@ -115,11 +124,14 @@ Value add_head(Graph& graph, const ModelSpec& spec, const BuiltNetwork& built, c
   return add_head(graph, spec, head.loss, head.target, built.outputs.at(place), built.masks.at(place), weight, counts);
 }
 
-Value add_loss(Graph& graph, const ModelSpec& spec, const BuiltNetwork& built) {
+// In a step of training `steps`, weights that are schedules are inputs.
+Value add_loss(Graph& graph, const ModelSpec& spec, const BuiltNetwork& built, bool steps = false) {
   graph.set_scope("loss");
   Value loss, counts;
   for (const LossHead& head : heads_of(spec)) {
-    const Value one = add_head(graph, spec, built, head, head.weight, loss ? nullptr : &counts);
+    const bool scheduled = steps && !head.schedule.is_null();
+    Value one = add_head(graph, spec, built, head, scheduled ? 1 : head.weight, loss ? nullptr : &counts);
+    if (scheduled) one = one * graph.input(factor_of(spec, head).input, one.type());
     loss = loss ? loss + one : one;
   }
   for (const Value& term : built.losses) loss = loss + (counts ? term * counts : term);
@@ -293,8 +305,11 @@ Model::Model(ModelSpec spec) : spec_(std::move(spec)), network_(spec_.network, s
       inherit_masks(built, &spec_);
       refuse_empty_loss(spec_, built);
       add_loss(graph, spec_, built);
+      for (const LossHead& head : heads_of(spec_))
+        if (!head.schedule.is_null()) factors_.push_back(factor_of(spec_, head));
     }
   }
+  factors_.insert(factors_.end(), built.factors.begin(), built.factors.end());
   choosing_ = choosing_inputs(graph);
   for (const auto& values : built.layer_outputs) {
     std::vector<Type>& types = layer_types_.emplace_back();
@@ -340,7 +355,7 @@ Graph Model::training_graph(int64_t batch, Backend backend, Carry carry, int64_t
                                              .window = steps > 0 ? steps_at_once(spec_.inputs) : 0});
   check_sizes(built, params_, batch, spec_.where);
   forward.output("output", main_output_first(spec, built.outputs).at(0));
-  forward.output("loss", add_loss(forward, spec, built));
+  forward.output("loss", add_loss(forward, spec, built, true));
   if (backend == Backend::cuda) forward = unroll_scans(forward);
   Graph graph = fuse_forward(forward, gelu_in(spec, backend, GeluIn::product_for_gradients));
   if (spec_.half) graph = mixed_precision(graph, *spec_.half);

@@ -25,6 +25,7 @@ struct LossHead {
   NetworkInput target;
   Json loss;
   double weight = 1;
+  Json schedule = {};  // of the weight, where it is one; `weight` is then what evaluations take
 };
 
 struct ModelSpec {
@@ -35,6 +36,7 @@ struct ModelSpec {
   Json loss;                         // of output `loss_output`; null: none
   int loss_output = 0;
   double loss_weight = 1;
+  Json loss_schedule = {};
   std::vector<LossHead> more_heads;  // of networks with several outputs
   // Fields that say which steps of a target count, and how much. A target of the steps of an input takes over that input's.
   std::vector<NetworkInput> target_roles = {};
@@ -78,6 +80,8 @@ class Model {
   const std::vector<Type>& output_types() const { return output_types_; }  // without the batch
   // The fields whose numbers choose: targets of a loss that takes classes, inputs of an embedding.
   const std::vector<ChoosingInput>& choosing() const { return choosing_; }
+  // Weights of the loss that are schedules: inputs of the training graph.
+  const std::vector<LossFactor>& factors() const { return factors_; }
   // Values that rows carry from step to step, where the network's layers carry anything.
   const std::vector<CarriedSpec>& carried() const { return carried_; }
   // The network's outputs, that of the main loss first.
@@ -111,6 +115,7 @@ class Model {
   std::vector<LayerReport> layers_;
   std::vector<Type> output_types_;
   std::vector<ChoosingInput> choosing_;
+  std::vector<LossFactor> factors_;
   std::vector<CarriedSpec> carried_;
   std::vector<std::vector<Type>> layer_types_;  // of each of layers_, with a batch of 2
   std::string link_;

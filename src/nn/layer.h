@@ -40,6 +40,15 @@ struct StateSpec {
   bool frozen = false;  // it stays as it is: of a layer that is not trained
 };
 
+// A weight of a term of the loss that is a schedule. A graph that trains reads it from an input [batch], the same number for each example, so that
+// no plan changes with it; others have it as it is behind the run (kAfterAll).
+struct LossFactor {
+  std::string input;  // "@factor:vae1.kl"
+  Json schedule;
+  std::string where;  // begins error paths
+};
+inline constexpr const char* kLossFactor = "@factor:";
+
 // The interface that a layer uses while it is built. Network creates one for each layer.
 class LayerContext {
  public:
@@ -83,8 +92,9 @@ class LayerContext {
   virtual void set_mask(Value y, Value mask) = 0;
 
   // Adds a term [N] to the loss, one number for each example: a divergence, a penalty. It counts as its example does. Loss of one example =
-  // loss of the outputs + the terms of all layers; a term that is added while training() only is in no evaluation.
-  virtual void add_loss(Value each) = 0;
+  // loss of the outputs + the terms of all layers; a term that is added while training() only is in no evaluation. `weight`: the option with
+  // its factor, a number or a schedule (LossFactor).
+  virtual void add_loss(Value each, const char* weight = nullptr) = 0;
 
   // A number that names a random draw of this layer: the same in every build of the same network.
   virtual int64_t random_stream(const std::string& purpose) = 0;

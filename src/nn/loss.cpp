@@ -24,7 +24,11 @@ const LossDef& definition(const Config& options) {
 }
 
 constexpr Option kOutputOptions[] = {{"target", "string", "the job's", "with several outputs: the field that this one foretells"},
-                                     {"weight", "number", "1", "with several outputs: factor of this one's loss", {0, 1e9}}};
+                                     {"weight",
+                                      "number or schedule",
+                                      "1",
+                                      "with several outputs: factor of this one's loss; of a schedule, evaluations take the end",
+                                      {0, 1e9}}};
 
 }  // namespace
 

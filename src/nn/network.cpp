@@ -13,6 +13,7 @@
 #include "src/nn/activations.h"
 #include "src/nn/describe.h"
 #include "src/nn/noise.h"
+#include "src/optim/run_end.h"
 
 namespace perigee {
 namespace {
@@ -240,13 +241,28 @@ class Context final : public LayerContext {
     build_.graph.output(carried_leaf(name_ + "." + name), kept ? build_.graph.apply("copy", {next}) : next);
   }
 
-  void add_loss(Value each) override {
+  void add_loss(Value each, const char* weight) override {
     if (place_.folded)
       fail("adds a number to the loss of each example, and here each step is an example of its own", "", "",
            "put it in front of time_distributed");
     if (build_.options.carry == Carry::all) return;  // a session has no loss
     assert(each.shape() == Shape{build_.options.batch});
-    build_.result.losses.push_back(each);
+    if (weight != nullptr) each = weighted(each, weight);
+    if (each) build_.result.losses.push_back(each);
+  }
+
+  // Empty where nothing is left of the term.
+  Value weighted(Value each, const char* key) {
+    const Json* given = options_.raw(key);
+    if (given == nullptr || !given->is_object()) {
+      const double number = options_.number(key);
+      return number == 0 ? Value() : number == 1 ? each : each * number;
+    }
+    const Schedule schedule = Schedule::required(options_, key);
+    if (!training()) return each * std::max(0.0, schedule.at(kAfterAll));
+    const std::string input = kLossFactor + name_ + "." + key;
+    build_.result.factors.push_back({.input = input, .schedule = *given, .where = options_.where() + ": " + key});
+    return each * build_.graph.input(input, each.type());
   }
 
   // FNV-1a of the layer's name and the purpose: independent of how many other draws there are.

@@ -41,7 +41,8 @@ struct BuiltNetwork {
   std::vector<StateSpec> states;
   std::vector<CarriedSpec> carried;
   std::vector<Value> losses;  // [batch] each: the terms that layers add to the loss
-  int64_t most_steps = 0;     // that a session may have; 0: any number
+  std::vector<LossFactor> factors;
+  int64_t most_steps = 0;  // that a session may have; 0: any number
   std::vector<LayerReport> layers;
   std::vector<std::vector<Value>> layer_outputs;  // of each of `layers`
 };

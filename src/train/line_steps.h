@@ -25,7 +25,8 @@ class LineSteps {
   // weights add up to `weight`; makes the second the gradient of the value.
   double value_of(double loss_sum, double weight, const StepProgress& progress, const std::byte* parameters, std::byte* gradient);
   std::vector<std::byte*> slots() const;
-  bool is_whole(int64_t examples) const { return fixed_ && examples == t_.source->size(); }  // each step is of the same function
+  // Whether each step is of the same function.
+  bool is_whole(int64_t examples) const { return fixed_ && t_.factors.count() == 0 && examples == t_.source->size(); }
   Minimizer& minimizer() { return minimizer_; }
   const Minimizer& minimizer() const { return minimizer_; }
   size_t bytes() const { return 4 * t_.model->params().block_bytes(); }

@@ -72,6 +72,10 @@ StepEngine& ObjectiveTurns::engine(size_t objective) const {
 
 Optimizer& ObjectiveTurns::optimizer(size_t objective) const { return *setup_of(objective).optimizer; }
 
+void ObjectiveTurns::set_factors(size_t objective, const StepProgress& now, int64_t examples) {
+  setup_of(objective).factors.set(progress(objective, now), examples);
+}
+
 // A rule counts its own updates.
 StepProgress ObjectiveTurns::progress(size_t objective, StepProgress now) const {
   now.step /= setup_of(objective).objective->every;
@@ -82,6 +86,7 @@ StepOutcome ObjectiveTurns::take(size_t i, TrainingSetup& setup, StepEngine& eng
   if (next_turn(i, task.progress.step) != i) return StepOutcome::done;
   StepTask own = task;
   own.progress = progress(i, task.progress);
+  setup.factors.set(own.progress, task.batch.size);
   if (i > 0) own.cancel = nullptr;  // the step has begun
   engine.queue(own);
   const StepOutcome outcome = engine.take(figures);

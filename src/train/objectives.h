@@ -41,6 +41,7 @@ class ObjectiveTurns {
   StepEngine& engine(size_t objective) const;  // not of the first
   Optimizer& optimizer(size_t objective) const;
   StepProgress progress(size_t objective, StepProgress now) const;  // as its rule and schedules see it
+  void set_factors(size_t objective, const StepProgress& now, int64_t examples);
 
   void change_optimizer(const Json& job);  // the numbers of another description of the whole job; Error(model)
   void set_rate_factor(double factor);
@@ -56,7 +57,7 @@ class ObjectiveTurns {
     std::unique_ptr<StepEngine> engine;
   };
   std::pair<Storage*, std::string> place_of(size_t slot) const;
-  const TrainingSetup& setup_of(size_t objective) const { return objective == 0 ? first_ : *turns_[objective - 1].setup; }
+  TrainingSetup& setup_of(size_t objective) const { return objective == 0 ? first_ : *turns_[objective - 1].setup; }
   StepOutcome take(size_t i, TrainingSetup& setup, StepEngine& engine, const StepTask& task, StepFigures* figures);
 
   TrainingSetup& first_;

@@ -83,6 +83,7 @@ Trainer::Queued Trainer::queue_step(const Batch& batch, const std::atomic<bool>*
                       .weight = weight,
                       .exchange = exchange_ ? &exchange_ : nullptr,
                       .cancel = cancel};
+  t_.factors.set(task.progress, batch.size);
   if (lines_) lines_->step(task);
   else if (parts_) step_in_parts(task);
   else if (turns_) turn_outcome_ = turns_->step(task, *engine_, &turn_figures_);
@@ -172,6 +173,8 @@ GradientReport Trainer::sum_gradient(const Batch& batch, const GradientTarget& t
   check_choices(batch);
   if (t_.buckets.empty()) cut_gradient(t_.model->params().block_bytes());
   const double weight = weight_of(batch);
+  if (turns_) turns_->set_factors(objective, step_progress(), batch.size);
+  else t_.factors.set(step_progress(), batch.size);
   GradientReport report = engine_of(objective).sum_gradient(batch, step_info(batch), target, cancel);
   report.weight = weight;
   return report;

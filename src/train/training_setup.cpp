@@ -15,6 +15,7 @@
 #include "src/model/field_roles.h"
 #include "src/model/inference.h"
 #include "src/nn/describe.h"
+#include "src/optim/run_end.h"
 #include "src/train/class_weights.h"
 #include "src/train/device/host_only.h"
 #include "src/train/target_check.h"
@@ -164,6 +165,7 @@ void TrainingSetup::open() {
     for (const std::string& pattern : Config(*pretrained, job.where() + ": pretrained").string_list("freeze"))
       spec.freeze.push_back(pattern);
   model = std::make_unique<Model>(std::move(spec));
+  factors = LossFactors(model->factors(), batch, model->params().dtype());
   choose_updates();
   for (const NetworkInput& field : fields_of(model->spec(), true)) read_fields.push_back(field_index(*source, field.name));
   check_carried(data);
@@ -228,7 +230,12 @@ void TrainingSetup::read_losses(const Config& config, ModelSpec* spec) {
       if (head.is_object()) {
         const Config options(head, where);
         target = options.string("target", main_target);
-        read.weight = options.number_in("weight", 0, 1e9, 1);
+        if (const Json* weight = options.raw("weight"); weight != nullptr && weight->is_object()) {
+          read.schedule = *weight;
+          read.weight = std::max(0.0, Schedule(*weight, where + ": weight").at(kAfterAll));
+        } else {
+          read.weight = options.number_in("weight", 0, 1e9, 1);
+        }
         read.loss.erase("target");
         read.loss.erase("weight");
       }
@@ -240,6 +247,7 @@ void TrainingSetup::read_losses(const Config& config, ModelSpec* spec) {
       spec->loss = read.loss;
       spec->loss_output = read.output;
       spec->loss_weight = read.weight;
+      spec->loss_schedule = read.schedule;
       spec->target = read.target;
     }
     if (target_fields.empty())

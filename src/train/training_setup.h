@@ -15,6 +15,7 @@
 #include "src/model/choice_check.h"
 #include "src/model/model.h"
 #include "src/model/step_weights.h"
+#include "src/train/loss_factors.h"
 #include "src/train/loss_scale.h"
 #include "src/train/trainer_options.h"
 #include "src/train/weight_average.h"
@@ -61,6 +62,7 @@ struct TrainingSetup {
   std::optional<LossScale> scale;
   // By the job's "ema" or "swa"; null: neither. While steps are on a device, the device's may be newer.
   std::unique_ptr<WeightAverage> average;
+  LossFactors factors;  // as the engine's next step takes them
   int64_t streams = 0;  // lanes of the examples (src/data/streams.h); 0: they stand alone
   int64_t batch = 0;    // of one step: on several GPUs, of all of them
   int64_t at_once = 0;  // likewise, of one of the batches that "accumulate" makes a step of

@@ -17,7 +17,11 @@ constexpr Option kOptions[] = {
      {"example", "steps"}},
     {"tied", "name", "", "an embedding or dense layer in front of this one whose weight [out, inputs] is used here too"},
     {"transposed", "boolean", "false", "the weight of `tied` is [inputs, out]: that of the encoder, in an autoencoder's decoder"},
-    {"contractive", "number", "0", "factor, in training, of the sum of squares of the outputs' derivatives by the inputs", {0, 1e9}},
+    {"contractive",
+     "number or schedule",
+     "0",
+     "factor, in training, of the sum of squares of the outputs' derivatives by the inputs",
+     {0, 1e9}},
     kActivationOption};
 
 // The weight is [out, in], as in PyTorch.
@@ -41,14 +45,14 @@ Value weight(LayerContext& context, int64_t in, int64_t out) {
 
 // Rifai et al. 2011: the squared Frobenius norm of d y / d x, with y = f(a) and a = W x + b. f works number by number, so that the derivative
 // of output j by input i is f'(a_j) W_ji.
-void add_contraction(LayerContext& context, Value a, Value y, Value weight, double factor) {
+void add_contraction(LayerContext& context, Value a, Value y, Value weight) {
   Graph& graph = context.graph();
   for (int i = a.id().node + 1; i <= y.id().node; ++i)
     if (const Node& node = graph.nodes()[static_cast<size_t>(i)]; !node.inputs.empty() && !node.op->elementwise)
       context.options().fail("contractive", "needs an activation that takes each number by itself", node.op->name, "sigmoid or tanh");
   const Value slope = gradients(graph, y, ones_like(y), std::span(&a, 1)).at(0);
   const Value rows = reshape(reduce_sum(square(weight), {1}), Shape{1, weight.shape()[0]});
-  context.add_loss(reduce_sum(square(slope) * rows, {1}) * factor);
+  context.add_loss(reduce_sum(square(slope) * rows, {1}), "contractive");
 }
 
 // An image is flattened first.
@@ -61,9 +65,10 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   std::vector<Value> operands{x, weight(context, in, out)};
   if (context.options().boolean("bias", true)) operands.push_back(context.parameter("bias", Shape{out}, ParameterRole::bias, in, out, 0.0));
   const Value a = x.graph().apply("linear", operands), y = finish(context, steps ? features_first(a) : a);
-  const double contractive = context.options().number("contractive");
-  if (contractive > 0 && steps) context.options().fail("contractive", "is for whole examples", "over = \"steps\"", "over = \"example\"");
-  if (contractive > 0 && context.training()) add_contraction(context, a, y, operands[1], contractive);
+  const Json* given = context.options().raw("contractive");
+  const bool contractive = given != nullptr && (!given->is_number() || given->as_number() > 0);
+  if (contractive && steps) context.options().fail("contractive", "is for whole examples", "over = \"steps\"", "over = \"example\"");
+  if (contractive && context.training()) add_contraction(context, a, y, operands[1]);
   return {y};
 }
 

@@ -8,17 +8,14 @@ namespace {
 
 constexpr const char* kPositional[] = {"kl"};
 constexpr Option kOptions[] = {{"kl",
-                                "number",
+                                "number or schedule",
                                 "1",
                                 "factor of the divergence from the standard normal in the loss of an example; 0: none (beta of a beta-VAE)",
                                 {0, 1e9}}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const DiagonalGaussian code = diagonal_gaussian(context, inputs[0]);
-  if (const double factor = context.options().number("kl"); factor > 0) {
-    const Value divergence = divergence_from_standard(code);
-    context.add_loss(factor == 1 ? divergence : divergence * factor);
-  }
+  context.add_loss(divergence_from_standard(code), "kl");
   return {context.training() ? reparameterised(context, code, "code") : code.mean};
 }
 

@@ -18,7 +18,7 @@ constexpr Option kOptions[] = {
     {"persistent", "integer", "0", "chains that go on from step to step (PCD); 0: they begin at the examples (CD)", {0, 1 << 16}},
     {"reconstruction", "name", "mean", "what visible units of CD are given: their mean, or a draw", {}, {"mean", "sample"}},
     {"sparsity", "number", "0", "mean activation that is wanted of each hidden unit; 0: any", {0, 0.999999}},
-    {"sparsity_weight", "number", "0.1", "factor of that penalty in the loss of an example", {0, 1e9}}};
+    {"sparsity_weight", "number or schedule", "0.1", "factor of that penalty in the loss of an example", {0, 1e9}}};
 
 // Energy of visible v and hidden h: -h'Wv - c'h - b'v, and of gaussian units 1/2 |v - b|^2 in place of -b'v, and 1/2 |h|^2 more.
 class Machine {
@@ -166,7 +166,7 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
       context.options().fail("sparsity", "is the share of time in which a unit is on",
                              "hidden_units = \"" + context.options().choice("hidden_units") + "\"", "\"binary\"");
     const Value own = machine.hidden_mean(machine.hidden_input(stop_gradient(x)));
-    context.add_loss(sparsity_terms(own, target) * context.options().number("sparsity_weight"));
+    context.add_loss(sparsity_terms(own, target), "sparsity_weight");
   }
   return {hidden};
 }

@@ -12,11 +12,10 @@ constexpr double kEdge = 1e-6;
 
 constexpr const char* kPositional[] = {"target"};
 constexpr Option kOptions[] = {{"target", "number", "0.05", "mean activation that is wanted of each unit", {1e-6, 0.999999}},
-                               {"weight", "number", "1", "factor of the penalty in the loss of an example", {0, 1e9}}};
+                               {"weight", "number or schedule", "1", "factor of the penalty in the loss of an example", {0, 1e9}}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
-  const double weight = context.options().number("weight");
-  if (context.training()) context.add_loss(sparsity_terms(flatten(inputs[0]), context.options().number("target")) * weight);
+  if (context.training()) context.add_loss(sparsity_terms(flatten(inputs[0]), context.options().number("target")), "weight");
   return {inputs[0]};
 }
 

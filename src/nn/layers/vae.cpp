@@ -13,7 +13,11 @@ constexpr Option kOptions[] = {
      "-log likelihood of the example: that loss for numbers in 0 .. 1, gaussian_likelihood, exponential_likelihood, composite, or any "
      "loss"},
     {"samples", "integer", "1", "codes that are drawn for each example in a step of training; the loss is their mean", {1, 64}},
-    {"kl", "number", "1", "factor of the divergence from the standard normal (beta of a beta-VAE)", {0, 1e9}}};
+    {"kl",
+     "number or schedule",
+     "1",
+     "factor of the divergence from the standard normal (beta of a beta-VAE); a schedule that begins at 0 anneals it",
+     {0, 1e9}}};
 
 Json reconstruction_of(const Config& options) {
   const Json* given = options.raw("reconstruction");
@@ -43,7 +47,7 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   moments.set("out", 2 * latent);
   moments.set("activation", "identity");  // whatever the network's defaults say
   const DiagonalGaussian code = diagonal_gaussian(context, context.sublayer(moments, "code", features).at(0));
-  context.add_loss(divergence_from_standard(code) * options.number("kl"));
+  context.add_loss(divergence_from_standard(code), "kl");
   const Json reconstruction = reconstruction_of(options);
   const int64_t samples = context.training() ? options.integer("samples") : 1;
   Value output, loss;

@@ -60,6 +60,7 @@ void DeviceEngine::make_team() {
                                        t_.scale ? &*t_.scale : nullptr,
                                        t_.weights->used() ? 0 : room.data_set,  // weights are looked at on the host
                                        t_.streams);
+  team_->take_factors(t_.factors);
   if (t_.batch != t_.at_once) team_->keep_sums();
   if (t_.average) average_ = std::make_unique<DeviceAverage>(team_->model(), *t_.average);
   // One arena, for evaluation too if there is room: then nothing grows later.

@@ -30,7 +30,7 @@ std::vector<size_t> evaluated_rows(const ModelSpec& spec) {
 
 }  // namespace
 
-StepLayout::StepLayout(size_t image, int64_t examples, std::span<const size_t> rows, bool gather, bool scaled) {
+StepLayout::StepLayout(const Model& model, size_t image, int64_t examples, std::span<const size_t> rows, bool gather, bool scaled) {
   const auto n = static_cast<size_t>(examples);
   update = round_up(sizeof(StepInfo), kDeviceBorder);
   ids = update + round_up(image, kDeviceBorder);
@@ -39,6 +39,10 @@ StepLayout::StepLayout(size_t image, int64_t examples, std::span<const size_t> r
     if (gather) continue;
     fields.push_back(total);
     total += round_up(n * row, kDeviceBorder);
+  }
+  for (size_t i = 0; i < model.factors().size(); ++i) {
+    factors.push_back(total);
+    total += round_up(n * model.params().width(), kDeviceBorder);
   }
   seeds = total;
   if (scaled) total += round_up(n * sizeof(float), kDeviceBorder);
@@ -69,7 +73,7 @@ DeviceMemory plan_device_memory(const DeviceMemoryQuestion& q) {
   need.optimizer = q.slots * block + DeviceUpdate::bytes_for(params, q.optimizer, q.slots);
   std::vector<size_t> rows;
   for (const int field : q.fields) rows.push_back(byte_size(q.source.fields()[static_cast<size_t>(field)]));
-  const StepLayout layout(DeviceUpdate::image_bytes_for(q.optimizer, q.scaled), q.batch, rows, q.resident, q.scaled);
+  const StepLayout layout(q.model, DeviceUpdate::image_bytes_for(q.optimizer, q.scaled), q.batch, rows, q.resident, q.scaled);
   need.batches = 2 * device_bytes(layout.total);
   need.pinned = 2 * (layout.total + sizeof(CudaStepRecord));
   if (q.resident) {

@@ -26,8 +26,9 @@ inline size_t state_sum_bytes(const Params& params) {
 struct StepLayout {
   size_t update = 0, ids = 0, seeds = 0, total = 0;  // seeds: of f16, written by the device
   std::vector<size_t> fields;                        // none when batches are gathered on the device
+  std::vector<size_t> factors;                       // of the loss, by Model::factors()
   // `image`: bytes of the update's scalars; `rows`: bytes of an example, by field; `scaled`: the loss is.
-  StepLayout(size_t image, int64_t examples, std::span<const size_t> rows, bool gather, bool scaled);
+  StepLayout(const Model& model, size_t image, int64_t examples, std::span<const size_t> rows, bool gather, bool scaled);
 };
 
 // In bytes of the device, but for `pinned`, which is the host's.

@@ -53,6 +53,7 @@ class DeviceStep {
   std::string find_non_finite();
   void forget_in_flight();
 
+  void take_factors(const LossFactors& factors) { buffers_.take_factors(factors); }
   LossScale loss_scale();  // waits
   void set_loss_scale(const LossScale& scale);
 

@@ -60,6 +60,10 @@ class DeviceTeam {
   DeviceReport end_compute();
   std::byte* gradient() const { return members_[0]->step.gradient(); }
   void divide_gradient(double by);
+  // Weights of the loss as each step finds them when it is queued; must outlive this.
+  void take_factors(const LossFactors& factors) const {
+    for (const auto& member : members_) member->step.take_factors(factors);
+  }
   // Sums of the gradients of several batches, kept on each GPU: memory for them, and what add_gradient() of an engine does.
   void keep_sums();
   void add_to_sum(bool first, bool last);

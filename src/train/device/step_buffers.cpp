@@ -20,6 +20,7 @@ GpuMemory cleared(Gpu& gpu, size_t bytes, const char* purpose) {
 StepBuffers::StepBuffers(Gpu& gpu, const Model& model, const Optimizer& optimizer, const DataSource& source, std::vector<int> fields,
                          bool scaled)
     : gpu_(gpu),
+      model_(model),
       fields_(std::move(fields)),
       image_bytes_(DeviceUpdate::image_bytes_for(optimizer, scaled)),
       gradient_(cleared(gpu, model.params().block_bytes(), "gradients")),
@@ -61,7 +62,7 @@ void StepBuffers::join_team(const Params& params) {
 }
 
 StepLayout StepBuffers::layout_of(const StepWork& work) const {
-  return StepLayout(image_bytes_, work.examples, row_bytes_, work.gather, scale_.data() != nullptr);
+  return StepLayout(model_, image_bytes_, work.examples, row_bytes_, work.gather, scale_.data() != nullptr);
 }
 
 void StepBuffers::grow(StepSlot& slot, const StepWork& work) {
@@ -98,6 +99,8 @@ void StepBuffers::fill(const StepSlot& slot, const StepWork& work, const Batch& 
                 static_cast<const std::byte*>(batch.fields[static_cast<size_t>(fields_[f])].view().data) +
                     static_cast<size_t>(first) * row_bytes_[f],
                 static_cast<size_t>(work.examples) * row_bytes_[f]);
+  for (size_t i = 0; i < layout.factors.size() && factors_ != nullptr; ++i)
+    std::memcpy(to + layout.factors[i], factors_->values(i), static_cast<size_t>(work.examples) * model_.params().width());
 }
 
 void StepBuffers::send(StepSlot& slot, const StepWork& work) {

@@ -9,6 +9,7 @@
 #include "src/data/loader.h"
 #include "src/device/gpu.h"
 #include "src/train/device/device_memory.h"
+#include "src/train/loss_factors.h"
 
 namespace perigee {
 
@@ -61,6 +62,8 @@ class StepBuffers {
   void grow_gathered(const StepWork& work);
 
   StepLayout layout_of(const StepWork& work) const;
+  // What fill() sends of the loss's factors; must outlive this.
+  void take_factors(const LossFactors& factors) { factors_ = &factors; }
   // Writes the batch's rows from `first` on into the slot's host buffer; all but the update's image.
   void fill(const StepSlot& slot, const StepWork& work, const Batch& batch, const StepInfo& info, int64_t first);
   void send(StepSlot& slot, const StepWork& work);  // beside the step before; what is queued from now on finds it
@@ -83,6 +86,8 @@ class StepBuffers {
 
  private:
   Gpu& gpu_;
+  const Model& model_;
+  const LossFactors* factors_ = nullptr;
   std::vector<int> fields_;
   std::vector<size_t> row_bytes_;  // by field
   size_t image_bytes_;

@@ -30,6 +30,10 @@ void StepProgram::bind_inputs(PlanRun& run, const StepSlot& slot, const StepWork
     const int index = run.plan().input_index(input_names_[f]);
     if (index >= 0) run.set_input(index, work.gather ? buffers_.gathered(f).data() : slot.device.data() + layout.fields[f]);
   }
+  for (size_t i = 0; i < layout.factors.size(); ++i) {
+    const int index = run.plan().input_index(model_.model().factors()[i].input);
+    if (index >= 0) run.set_input(index, slot.device.data() + layout.factors[i]);
+  }
   if (rows_) rows_->bind(run, work.first);
   if (const int seeds = run.plan().input_index(kLossSeed); seeds >= 0) run.set_input(seeds, slot.device.data() + layout.seeds);
 }

@@ -78,6 +78,7 @@ BoundPlan HostEngine::bind_plan(PlanRun& run) const {
   for (const NetworkInput& field : fields_of(t_.model->spec(), true)) bound.inputs.push_back(run.plan().input_index(field.name));
   if (t_.buckets.size() > 1) bound.marks = marks_of(run.plan());
   bound.seed = run.plan().input_index(kLossSeed);
+  for (size_t i = 0; i < t_.factors.count(); ++i) bound.factors.push_back(run.plan().input_index(t_.factors.input(i)));
   return bound;
 }
 
@@ -87,8 +88,14 @@ void HostEngine::bind_rows(const BoundPlan& plan, const Batch& batch, int64_t ro
     const auto base = static_cast<const std::byte*>(batch.fields[field].view().data);
     if (plan.inputs[i] >= 0) plan.run->set_input(plan.inputs[i], base + static_cast<size_t>(row) * byte_size(t_.source->fields()[field]));
   }
-  if (plan.seed >= 0) plan.run->set_input(plan.seed, seeds_.data());
+  bind_numbers(plan);
   if (carried_) carried_->bind(*plan.run, lane_ + row);
+}
+
+void HostEngine::bind_numbers(const BoundPlan& plan) const {
+  if (plan.seed >= 0) plan.run->set_input(plan.seed, seeds_.data());
+  for (size_t i = 0; i < plan.factors.size(); ++i)
+    if (plan.factors[i] >= 0) plan.run->set_input(plan.factors[i], t_.factors.values(i));
 }
 
 HostEngine::Bound HostEngine::bind_piece(size_t rank, const Batch& batch, int64_t row, int64_t n) {
@@ -104,7 +111,7 @@ HostEngine::Bound HostEngine::bind_piece(size_t rank, const Batch& batch, int64_
   BoundPlan& plan = plans[piece.size];
   for (size_t i = 0; i < plan.inputs.size(); ++i)
     if (plan.inputs[i] >= 0) plan.run->set_input(plan.inputs[i], piece.fields[i].data());
-  if (plan.seed >= 0) plan.run->set_input(plan.seed, seeds_.data());
+  bind_numbers(plan);
   return {&plan, piece.ids, labels ? reinterpret_cast<const int64_t*>(piece.fields[cut_->target()].data()) : nullptr};
 }
 

@@ -62,6 +62,7 @@ class HostEngine final : public StepEngine {
   BoundPlan bind_plan(PlanRun& run) const;
   std::vector<BoundPlan> bind_plans(ThreadSlice& slice, int64_t examples) const;
   void bind_rows(const BoundPlan& plan, const Batch& batch, int64_t row) const;
+  void bind_numbers(const BoundPlan& plan) const;  // inputs with one number for all examples
   // The rows that a plan is to compute, bound to it: `n` of the slice's, from place `row` on.
   struct Bound {
     BoundPlan* plan;

@@ -27,8 +27,9 @@ struct BoundPlan {
   PlanRun* run = nullptr;
   std::vector<int> inputs;  // of fields_of(); -1: the plan does not read it
   int loss = -1, output = -1, seed = -1;
-  std::vector<size_t> marks;  // by bucket but the last: the plan's steps that must have run
-  uint64_t packed = 0;        // the pass of the slice for which its weights were packed
+  std::vector<int> factors = {};  // inputs, by TrainingSetup::factors
+  std::vector<size_t> marks;      // by bucket but the last: the plan's steps that must have run
+  uint64_t packed = 0;            // the pass of the slice for which its weights were packed
 };
 
 struct ThreadSlice {
