@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <random>
 
@@ -11,6 +13,7 @@
 #include "src/io/file.h"
 #include "src/run/checkpoint.h"
 #include "src/run/vectors/stored_vectors.h"
+#include "src/vectors/jobs/touched_rows.h"
 
 namespace perigee {
 namespace {
@@ -156,6 +159,69 @@ TEST(VectorJob, AClusterAveragesParameters) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("word vectors have no gradient of a step that workers could add up"), std::string::npos);
   }
+}
+
+// Zipf's law: some words are in each line, most come once.
+std::string rare_words() {
+  const std::string path = testing::TempDir() + "perigee_rare_words.txt";
+  std::string text;
+  std::mt19937 random(5);
+  for (int line = 0; line < 4000; ++line) {
+    for (int word = 0; word < 10; ++word)
+      text += "w" + std::to_string(static_cast<int>(std::exp(11.0 * static_cast<double>(random()) / 4294967296.0))) + " ";
+    text += "\n";
+  }
+  write_file(path, as_bytes(text));
+  return path;
+}
+
+// Rows of a tensor that steps have changed.
+int64_t changed_rows(const Tensor& before, const Tensor& now) {
+  int64_t changed = 0;
+  for (int64_t row = 0; row < now.shape()[0]; ++row)
+    changed += std::memcmp(before.data<float>() + row * now.shape()[1], now.data<float>() + row * now.shape()[1],
+                           static_cast<size_t>(now.shape()[1]) * sizeof(float)) != 0;
+  return changed;
+}
+
+TEST(VectorJob, ForetellsHowManyRowsARoundTouches) {
+  for (const char* more : {"{}", R"({"sample": 0.001})", R"({"negative": 2, "noise_exponent": 0.5})", R"({"model": "cbow"})"}) {
+    Json options = given(more);
+    options.set("files", rare_words());
+    const VectorOptions read = vector_options(options, "options");
+    const VectorCorpus corpus(read);
+    Trainer trainer(job_of(options), {.measure = false});
+    std::vector<Tensor> before;
+    const Params& params = std::as_const(trainer).model().params();
+    for (int i = 0; i < 2; ++i) before.push_back(params.parameter_tensor(i).clone());
+    const int64_t parts = corpus.sequences().parts(), steps = std::max<int64_t>(1, parts / trainer.batch() / 4);
+    for (int64_t i = 0; i < steps; ++i) trainer.step();
+    double changed = 0, rows = 0;
+    for (int i = 0; i < 2; ++i) {
+      const Tensor now = std::as_const(trainer).model().params().parameter_tensor(i);
+      changed += static_cast<double>(changed_rows(before[static_cast<size_t>(i)], now));
+      rows += static_cast<double>(now.shape()[0]);
+    }
+    const double foretold = touched_share(corpus, read, static_cast<double>(parts) / static_cast<double>(steps * trainer.batch()));
+    EXPECT_NEAR(foretold, changed / rows, 0.1 * changed / rows) << more;
+    EXPECT_GT(foretold, 0.05) << more;
+    EXPECT_LT(foretold, 0.95) << more;
+  }
+}
+
+TEST(VectorJob, SendsTouchedRowsWhereTheyAreFew) {
+  const auto codec = [](const Json& options, int64_t workers) {
+    const VectorOptions read = vector_options(options, "options");
+    const Json job = vector_job(options, read, VectorCorpus(read), workers);
+    const Json* found = job.find("averaging")->find("codec");
+    return found ? found->as_string() : "all rows";
+  };
+  Json rare = given();
+  EXPECT_EQ(codec(rare, 2), "all rows");
+  rare.set("files", rare_words());
+  rare.set("negative", int64_t{1});
+  EXPECT_EQ(codec(rare, 2), "nonzero");
+  EXPECT_EQ(codec(rare, 0), "all rows");
 }
 
 TEST(StoredVectors, WhatIsNoneIsRefused) {

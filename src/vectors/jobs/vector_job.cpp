@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/core/error.h"
+#include "src/vectors/jobs/touched_rows.h"
 
 namespace perigee {
 namespace {
@@ -44,6 +45,10 @@ Json vector_job(const Json& given, const VectorOptions& options, const VectorCor
   const int64_t every = std::max<int64_t>(1, parts / (all * kRoundsAnEpoch * batch));
   // The mean of several workers moves a row that one of them has met by that worker's share alone: they move by so much more.
   const double factor = given.find("lr") ? 1 : static_cast<double>(all), rate = options.lr * factor, least = options.min_lr * factor;
+  Json averaging = object({{"type", "periodic"}, {"every", every}});
+  // Changes of touched rows go to each other worker, while sums of all rows go over twice in parts.
+  const double rounds = std::max(1.0, static_cast<double>(parts) / static_cast<double>(every * batch));
+  if (all > 1 && touched_share(corpus, options, rounds) <= 1 / static_cast<double>(all)) averaging.set("codec", "nonzero");
   Json job = object({{"perigee", int64_t{1}},
                      {"name", "word_vectors"},
                      {"network", network(options, vector_rows(corpus.elements()->size(), corpus.labels().size(), options))},
@@ -52,7 +57,7 @@ Json vector_job(const Json& given, const VectorOptions& options, const VectorCor
                      {"data", object({{"train", std::move(source)}, {"batch", batch}})},
                      {"epochs", options.epochs},
                      {"seed", static_cast<int64_t>(options.seed)},
-                     {"averaging", object({{"type", "periodic"}, {"every", every}})}});
+                     {"averaging", std::move(averaging)}});
   if (given.find("threads")) job.set("threads", options.threads);
   return job;
 }
