@@ -154,6 +154,16 @@ function Source:with_noise(options)
   return source(given)
 end
 
+---Tokens of a text of which some are hidden, and what they were: pg.data.documents { "reviews", tokenizer = "tokenizer.json", length = 128
+---}:masked_lm(). The target y has -1 where nothing is to be found, for pg.loss.cross_entropy { ignore = -1 }.
+---@param options? { share?: number, masked?: number, random?: number, mask?: integer, vocabulary?: integer, keep?: integer[], fresh?: boolean, field?: string, target?: string }
+---@return perigee.Source
+function Source:masked_lm(options)
+  local given = { type = "masked_lm", source = self }
+  for name, value in pairs(options or {}) do given[name] = value end
+  return source(given)
+end
+
 ---Disjoint shares of the shuffled examples, one source each: local train, test = all:split { 0.8, 0.2, seed = 1 }.
 ---@param shares table
 ---@return perigee.Source ...

@@ -54,7 +54,7 @@ local later = {
   scan = "perigee.scan",
   averaging = "perigee.policies",
   compile = "perigee.differentiate", grad = "perigee.differentiate", jacobian = "perigee.differentiate", value_and_grad = "perigee.differentiate",
-  tokenizer = "perigee.text.tokenizer", train_tokenizer = "perigee.text.tokenizer",
+  sentences = "perigee.text.tokenizer", tokenizer = "perigee.text.tokenizer", train_tokenizer = "perigee.text.tokenizer",
   variational = "perigee.unlabelled.variational",
   boltzmann = "perigee.unlabelled.boltzmann",
   word_vectors = "perigee.text.word_vectors", load_vectors = "perigee.text.word_vectors",

@@ -5,6 +5,7 @@
 #include "lua/tensor.h"
 #include "src/core/utf8.h"
 #include "src/io/codec/compress.h"
+#include "src/text/sentences.h"
 #include "src/text/train_tokenizer.h"
 
 namespace perigee {
@@ -30,6 +31,19 @@ std::vector<std::string> texts_at(lua_State* L, int index) {
 }
 
 HeldTokenizer& tokenizer_at(lua_State* L) { return object_at<HeldTokenizer>(L, 1, kType); }
+
+// text_sentences(text): { sentences }
+int text_sentences(lua_State* L) {
+  size_t length = 0;
+  const char* data = luaL_checklstring(L, 1, &length);
+  const std::vector<std::string_view> sentences = sentences_of({data, length});
+  lua_createtable(L, static_cast<int>(sentences.size()), 0);
+  for (size_t i = 0; i < sentences.size(); ++i) {
+    lua_pushlstring(L, sentences[i].data(), sentences[i].size());
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  return 1;
+}
 
 // tokenizer_open(path): a tokenizer
 int tokenizer_open(lua_State* L) {
@@ -120,13 +134,10 @@ int tokenizer_train(lua_State* L) {
 }  // namespace
 
 void add_tokenizer_functions(lua_State* L) {
-  static const luaL_Reg kFunctions[] = {{"tokenizer_open", report<tokenizer_open>},
-                                        {"tokenizer_encode", report<tokenizer_encode>},
-                                        {"tokenizer_decode", report<tokenizer_decode>},
-                                        {"tokenizer_token", report<tokenizer_token>},
-                                        {"tokenizer_size", report<tokenizer_size>},
-                                        {"tokenizer_train", report<tokenizer_train>},
-                                        {nullptr, nullptr}};
+  static const luaL_Reg kFunctions[] = {{"tokenizer_open", report<tokenizer_open>},     {"tokenizer_encode", report<tokenizer_encode>},
+                                        {"tokenizer_decode", report<tokenizer_decode>}, {"tokenizer_token", report<tokenizer_token>},
+                                        {"tokenizer_size", report<tokenizer_size>},     {"tokenizer_train", report<tokenizer_train>},
+                                        {"text_sentences", report<text_sentences>},     {nullptr, nullptr}};
   luaL_register(L, nullptr, kFunctions);
 }
 

@@ -17,7 +17,7 @@ namespace perigee {
 namespace {
 
 struct Options {
-  std::string action, schema, html, steps;
+  std::string action, schema, html, steps, encoding;
   std::vector<std::string> files;
   bool json = false, encoded = false;
   int threads = 0, compress = 0;
@@ -43,6 +43,7 @@ void declare(CLI::App& app) {
       ->required();
   app.add_option("--schema", options.schema,
                  "columns and how the file is written, as `perigee data schema` prints them; else they are found out");
+  app.add_option("--encoding", options.encoding, "of CSV and JSON Lines: utf-16, latin-1, windows-1252, ...; the default is UTF-8");
   app.add_option("--steps", options.steps,
                  "convert: a file with a list of steps such as [{\"filter\": \"age > 18\"}] (src/data/table/README.md)");
   app.add_option("--html", options.html, "analyse: writes a page with histograms into this file");
@@ -73,6 +74,7 @@ int threads() { return options.threads > 0 ? options.threads : std::clamp(static
 tables::TableFile open_table(bool misfits_are_missing = false) {
   tables::ReadOptions reading;
   if (!options.schema.empty()) reading = tables::options_of_schema(json_file(options.schema), options.schema);
+  if (!options.encoding.empty()) reading.dialect.encoding = options.encoding;
   reading.threads = threads();
   if (misfits_are_missing) reading.on_misfit = tables::OnMisfit::missing;
   return tables::TableFile(options.files[0], std::move(reading));

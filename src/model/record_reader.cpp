@@ -13,6 +13,7 @@
 #include "src/data/transform.h"
 #include "src/io/codec/compress.h"
 #include "src/io/confined.h"
+#include "src/io/encoding.h"
 #include "src/io/image.h"
 #include "src/io/nearby.h"
 #include "src/io/npy.h"
@@ -71,13 +72,13 @@ Json data_description(const Json& job, const Json& fitted) {
 
 // How data of a kind are read, whichever they are: what another file of the kind takes from the job.
 std::span<const char* const> reading_options(const std::string& type) {
-  static constexpr const char* kCsv[] = {"decimal", "delimiter", "header", "missing", "missing_values", "fitted"};
-  static constexpr const char* kText[] = {"unit", "lowercase", "unknown", "fitted"};
-  static constexpr const char* kDocuments[] = {"text", "label", "fitted"};
+  static constexpr const char* kCsv[] = {"decimal", "delimiter", "encoding", "header", "missing", "missing_values", "fitted"};
+  static constexpr const char* kText[] = {"unit", "encoding", "lowercase", "unknown", "fitted"};
+  static constexpr const char* kDocuments[] = {"text", "label", "encoding", "fitted"};
   static constexpr const char* kTextPairs[] = {"input", "output", "fitted"};
   static constexpr const char* kAudio[] = {"label", "rate", "channels", "seconds", "lengths", "classes", "fitted"};
   static constexpr const char* kImages[] = {"size", "fit", "channels", "scale", "fill", "decode", "classes"};
-  static constexpr const char* kTable[] = {"delimiter", "header", "missing", "missing_values", "steps", "target", "fitted"};
+  static constexpr const char* kTable[] = {"delimiter", "encoding", "header", "missing", "missing_values", "steps", "target", "fitted"};
   if (type == "csv") return kCsv;
   if (type == "table") return kTable;
   if (type == "text") return kText;
@@ -201,6 +202,12 @@ Json RecordReader::around(const Json& description, const Json& inner, Purpose pu
   const Json* source = inner_of(description);
   if (source == nullptr) return inner;
   Json below = around(*source, inner, purpose);
+  // What is asked of a masked text is what stands in its gaps: there is nothing to hide. To be judged, it is.
+  if (type_of(description) == "masked_lm" && purpose == Purpose::judge) {
+    Json masked = description;
+    masked.set("source", std::move(below));
+    return masked;
+  }
   if (type_of(description) != "map") return below;
   Json transforms = Json::array();
   if (const Json* list = description.find("transforms"); list != nullptr && list->is_array())
@@ -274,7 +281,9 @@ Records RecordReader::from_csv(std::string_view text, const std::string& name) c
   if (leaf_type() == "table")
     return {.source = open_leaf(leaf, Purpose::predict, name,
                                 [&](const Config& config) { return tables::prepared_text(config, text, name, TableUse::records); })};
-  return from_table(csv_table(text, nullptr, name, csv_format(Config(leaf, name, ErrorKind::data))));
+  const Config options(leaf, name, ErrorKind::data);
+  const DecodedText decoded = decoded_text(text, options.string("encoding", ""), name);
+  return from_table(csv_table(decoded.text, nullptr, name, csv_format(options)));
 }
 
 Records RecordReader::from_json(const Json& records, const std::string& name) const {
@@ -369,10 +378,15 @@ Records RecordReader::from_sound(std::span<const std::byte> bytes, const std::st
 }
 
 // Every window of the text, the last of which nothing follows yet, in the model's own vocabulary.
-Records RecordReader::from_text(std::string_view text, const std::string& name) const {
-  if (leaf_type() == "documents")
-    return {.source = open_leaf(leaf_, Purpose::predict, name, [&](const Config& config) { return document_source(config, text, name); }),
-            .single = true};
+Records RecordReader::from_text(std::string_view raw, const std::string& name) const {
+  const DecodedText decoded = decoded_text(raw, Config(leaf_, name, ErrorKind::data).string("encoding", ""), name);
+  std::string_view text = decoded.text;
+  if (leaf_type() == "documents" && text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  if (leaf_type() == "documents") {
+    const SourcePtr source =
+        open_leaf(leaf_, Purpose::predict, name, [&](const Config& config) { return document_source(config, text, name); });
+    return {.source = source, .single = source->size() == 1};
+  }
   if (leaf_type() != "text")
     throw Error(ErrorKind::usage, {.where = name, .what = "the model does not read text", .expected = inputs_[0].type.text()});
   Json leaf = leaf_;
@@ -480,13 +494,14 @@ SourcePtr RecordReader::open_labelled(const Json& description, const std::string
 
 SourcePtr RecordReader::open_labelled_table(std::span<const std::byte> bytes, const std::string& name) const {
   const Json leaf = table_leaf(name);
-  const std::string_view text = as_text(bytes);
   const bool json = guess(bytes, false) == RecordFormat::json;
+  const std::string_view text = as_text(bytes);
   if (!json && leaf_type() == "table")
     return open_leaf(leaf, Purpose::judge, name,
                      [&](const Config& config) { return tables::prepared_text(config, text, name, TableUse::examples); });
-  const Table table =
-      json ? json_table(json_records(text, name), name) : csv_table(text, nullptr, name, csv_format(Config(leaf, name, ErrorKind::data)));
+  const Config options(leaf, name, ErrorKind::data);
+  const DecodedText decoded = decoded_text(text, json ? "" : options.string("encoding", ""), name);
+  const Table table = json ? json_table(json_records(text, name), name) : csv_table(decoded.text, nullptr, name, csv_format(options));
   return open_leaf(leaf, Purpose::judge, name, [&](const Config& config) { return of_table(config, table, TableUse::examples); });
 }
 

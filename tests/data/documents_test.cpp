@@ -177,6 +177,21 @@ TEST_F(DocumentsTest, RecordsAreRowsToo) {
   EXPECT_EQ(read(*source, 0).label, 1);
 }
 
+TEST_F(DocumentsTest, SentencesAreExamplesOfTheirOwn) {
+  write("s.csv", "text,label\n\"It rains. Mr. Hill is wet!\",bad\nSun.,good\n\"Hot? Yes.\",good\n");
+  const SourcePtr source = open(R"("file":"s.csv","sentences":true,"length":4)");
+  ASSERT_EQ(source->size(), 5);
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < source->size(); ++i) labels.push_back(read(*source, i).label);
+  EXPECT_EQ(labels, (std::vector<int64_t>{0, 0, 1, 1, 1}));
+  // A text that the model is asked about is cut alike.
+  Json asked = Json::parse(R"({"type":"documents"})", "test");
+  asked.set("fitted", source->traits().fitted);
+  EXPECT_EQ(document_source(Config(asked, "test", ErrorKind::data), "Sun. It rains.", "asked")->size(), 2);
+  write("blank.csv", "text,label\n\" \",a\n");
+  EXPECT_REFUSED(R"("file":"blank.csv","sentences":true,"length":4)", "the documents have no sentence");
+}
+
 TEST_F(DocumentsTest, SaysWhatIsWrong) {
   write("d.csv", kCsv);
   write("empty/readme.txt", "no class");

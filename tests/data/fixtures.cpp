@@ -127,6 +127,7 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
       {"balanced", parse(R"({"type":"balanced","source":)" + digits + "}")},
       {"cutmix", parse(R"({"type":"cutmix","source":)" + digits + "}")},
       {"mixup", parse(R"({"type":"mixup","source":)" + digits + "}")},
+      {"masked_lm", parse(R"({"type":"masked_lm","source":{"type":"text","file":"t.txt","context":6,"targets":"none"}})")},
       {"k_fold", parse(R"({"type":"k_fold","folds":3,"fold":1,"source":)" + digits + "}")},
       {"map", parse(R"({"type":"map","transforms":[{"type":"shift"}],"source":)" + digits + "}")},
       {"mnist", real ? parse(R"({"type":"mnist","part":"test"})") : Json()},

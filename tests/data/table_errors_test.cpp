@@ -98,7 +98,7 @@ TEST(TableErrors, OfSteps) {
 constexpr Wrong kFiles[] = {{"", "the table has no rows"},
                             {"\xff\xfe"
                              "a",
-                             "the file is UTF-16"},
+                             "the text ends inside a character"},
                             {"\"a", "the first row has quotes that do not match"},
                             {"{\"a\": 1}\n[2]\n", "the line has no object; got array"},
                             {"{\"a\": 1}\n{\"a\"\n", "t.csv:2"}};

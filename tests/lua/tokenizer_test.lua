@@ -17,6 +17,11 @@ local content = [[{"model":{"type":"WordPiece","vocab":{"[UNK]":0,"caf":1,"##e":
   "post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"[CLS]"}},{"Sequence":{"id":"A"}}],
   "special_tokens":{"[CLS]":{"ids":[3]}}}}]]
 
+function tests.sentences_of_a_text()
+  check.equal(table.concat(pg.sentences "Dr. Who came at 5 p.m. on Monday. Nobody knew why!", "|"), "Dr. Who came at 5 p.m. on Monday.|Nobody knew why!")
+  check.raises(function() pg.sentences(5) end, "sentences takes a text; got")
+end
+
 function tests.texts_become_numbers_and_places_and_texts_again()
   local tokenizer = pg.tokenizer(written(content))
   local ids, places = tokenizer:encode "é Café"

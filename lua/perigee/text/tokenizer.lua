@@ -66,6 +66,14 @@ function tokenizer.tokenizer(file)
   return made
 end
 
+---The sentences of a text, without the blanks between them. Rules for English; an empty line ends a sentence too.
+---@param text string
+---@return string[]
+function tokenizer.sentences(text)
+  if type(text) ~= "string" then where.fail("sentences takes a text; got " .. where.describe(text)) end
+  return done(core.text_sentences(text))
+end
+
 local known = { "out", "size", "min_count", "special" }
 
 local function check_texts(name, texts)

@@ -1,14 +1,20 @@
 // {"type": "csv", "file": "iris.csv", "target": -1}: a table in a file, read by table_source().
 #include "src/data/table_source.h"
 #include "src/io/codec/compress.h"
+#include "src/io/encoding.h"
 
 namespace perigee {
 namespace {
 
 SourcePtr open(const Config& config, const std::string& folder) {
   const std::string path = path_in(folder, config.string("file"));
-  const auto content = std::make_shared<FileContent>(FileContent::open(path, uint64_t{1} << 34));
-  return table_source(config, csv_table(as_text(content->bytes()), content, path, csv_format(config)), TableUse::examples);
+  struct Kept {
+    FileContent content;
+    DecodedText decoded;
+  };
+  const auto kept = std::make_shared<Kept>(FileContent::open(path, uint64_t{1} << 34), DecodedText());
+  kept->decoded = decoded_text(as_text(kept->content.bytes()), config.string("encoding", ""), path);
+  return table_source(config, csv_table(kept->decoded.text, kept, path, csv_format(config)), TableUse::examples);
 }
 
 constexpr const char* kPositional[] = {"file"};
@@ -21,6 +27,7 @@ constexpr Option kOptions[] = {
     {"categorical", "list of columns", "[]", "columns of numbers that are names"},
     {"header", "boolean", "found out", "the first line names the columns"},
     {"delimiter", "string", ",", "the character between two fields"},
+    {"encoding", "name", kEncodingFallback, kEncodingDoc},
     {"decimal", "name", ".", "what stands before the decimals of a number: \"3,5\" in many tables of Europe", {}, {".", ","}},
     {"missing", "name", "error", "what becomes of a gap", {}, {"error", "mean", "skip"}},
     {"missing_values", "list of names", "the empty text, NA, NaN, null, ?", "how a gap is written"},
@@ -34,7 +41,7 @@ const SourceDef source_csv{
     .type = "csv",
     .doc =
         "A table 'file' (also .gz). Options: target (the last column; a name or number; false: none), weight, features, drop, categorical, "
-        "header (found out), delimiter (','), decimal ('.'), missing ('error', 'mean' or 'skip'), missing_values, task ('auto', 'classify' "
+        "header (found out), delimiter (','), encoding, decimal ('.'), missing ('error', 'mean' or 'skip'), missing_values, task ('auto', 'classify' "
         "or 'regress')",
     .schema = {.options = kOptions, .positional = kPositional},
     .open = open};

@@ -11,6 +11,8 @@
 #include "src/io/archive/tar.h"
 #include "src/io/codec/compress.h"
 #include "src/io/confined.h"
+#include "src/io/encoding.h"
+#include "src/text/sentences.h"
 #include "src/text/term_bag.h"
 
 namespace perigee {
@@ -33,7 +35,15 @@ struct Documents {
   bool labelled = true;
   std::vector<std::shared_ptr<const void>> owners;
 
+  std::string encoding = {};
+
   void hold(FileContent content) { owners.push_back(std::make_shared<const FileContent>(std::move(content))); }
+  // `bytes` in UTF-8, which live as long as this does.
+  std::string_view text_of(std::string_view bytes, const std::string& place) {
+    DecodedText decoded = decoded_text(bytes, encoding, place);
+    if (decoded.owner) owners.push_back(std::move(decoded.owner));
+    return decoded.text.substr(decoded.text.starts_with("\xef\xbb\xbf") ? 3 : 0);
+  }
 };
 
 bool is_text_name(std::string_view name) { return name.ends_with(".txt") || name.ends_with(".text"); }
@@ -47,7 +57,7 @@ void read_folder(const std::string& folder, Documents& documents) {
       const std::string path = folder + "/" + of_class.name + "/" + entry.name;
       FileContent content = FileContent::open(path, kMaxBytes - bytes);
       bytes += content.bytes().size();
-      documents.list.push_back({path, as_text(content.bytes()), of_class.name});
+      documents.list.push_back({path, documents.text_of(as_text(content.bytes()), path), of_class.name});
       documents.hold(std::move(content));
     }
   }
@@ -61,7 +71,8 @@ void read_archive(const std::string& path, Documents& documents) {
     if (slash == std::string::npos || slash == 0 || !is_text_name(entry.name)) continue;
     const size_t before = entry.name.rfind('/', slash - 1);
     const size_t begin = before == std::string::npos ? 0 : before + 1;
-    documents.list.push_back({path + ": " + entry.name, as_text(entry.content), entry.name.substr(begin, slash - begin)});
+    const std::string place = path + ": " + entry.name;
+    documents.list.push_back({place, documents.text_of(as_text(entry.content), place), entry.name.substr(begin, slash - begin)});
   }
   documents.hold(std::move(content));
   std::sort(documents.list.begin(), documents.list.end(), [](const Document& a, const Document& b) { return a.place < b.place; });
@@ -69,7 +80,7 @@ void read_archive(const std::string& path, Documents& documents) {
 
 void read_table(const Config& config, const std::string& path, bool json, Documents& documents) {
   FileContent content = FileContent::open(path, kMaxBytes);
-  const std::string_view text = as_text(content.bytes());
+  const std::string_view text = documents.text_of(as_text(content.bytes()), path);
   const std::string columns[] = {config.string("text"), config.string("label")};
   Json records;
   if (json) records = json_records(text, path);
@@ -95,6 +106,7 @@ Documents read_documents(const Config& config, const std::string& folder) {
   Documents documents;
   const std::string path = path_in(folder, config.string("file"));
   documents.where = path;
+  documents.encoding = config.string("encoding", "");
   std::string_view name = path;
   for (const std::string_view packed : {".gz", ".xz"})
     if (name.ends_with(packed)) name.remove_suffix(packed.size());
@@ -127,6 +139,24 @@ void choose_part(const Config& config, Documents& documents, bool training) {
   if (documents.list.empty()) config.fail("folds", "leaves no documents", std::to_string(folds), "fewer");
 }
 
+// A document for each sentence, with the label of the whole.
+void split_sentences(Documents& documents) {
+  std::vector<Document> parts;
+  for (const Document& document : documents.list)
+    for (const std::string_view sentence : sentences_of(document.text)) {
+      parts.push_back({document.place, sentence, document.label});
+      if (parts.size() > kMaxDocuments)
+        throw Error(ErrorKind::resources, {.where = documents.where, .what = "the documents have too many sentences"});
+    }
+  if (parts.empty()) throw Error(ErrorKind::data, {.where = documents.where, .what = "the documents have no sentence"});
+  documents.list = std::move(parts);
+}
+
+bool by_sentences(const Config& config) {
+  const Config options = config.has("fitted") ? config.object("fitted") : config;
+  return options.boolean("sentences", false);
+}
+
 class DocumentSource : public DataSource {
  public:
   DocumentSource(const Config& config, const Documents& documents, const std::string& folder) : name_(documents.where) {
@@ -143,6 +173,7 @@ class DocumentSource : public DataSource {
       fitted_ = bag_->to_json();
     }
     fitted_.set("type", "documents");
+    if (by_sentences(config)) fitted_.set("sentences", true);
     label(config, given ? options.string_list("classes") : config.string_list("classes"), documents);
   }
 
@@ -269,6 +300,7 @@ class DocumentSource : public DataSource {
 SourcePtr open(const Config& config, const std::string& folder) {
   Documents documents = read_documents(config, folder);
   choose_part(config, documents, config.choice("part") == "train");
+  if (by_sentences(config)) split_sentences(documents);
   return std::make_shared<DocumentSource>(config, documents, folder);
 }
 
@@ -278,11 +310,13 @@ constexpr Option kOptions[] = {
      "a folder with one folder of .txt files per class, the same as .tar, or a .csv, .tsv, .json or .jsonl; also .gz, .xz"},
     {"text", "name", "text", "column of the table"},
     {"label", "name", "label", "column of the table"},
+    {"encoding", "name", kEncodingFallback, kEncodingDoc},
     {"classes", "list of names", "all labels, sorted", "in the order of their numbers"},
     {"features", "name", "ids", "numbers of units, or weights of terms", {}, {"ids", "count", "binary", "tfidf"}},
     {"length", "integer", "required with ids", "units of each document: longer ones are cut, shorter ones padded", {1, 1048576}},
     {"unit", "name", "word", "what is counted", {}, {"char", "word"}},
     {"tokenizer", "file", "none", "with ids: tokenizer.json of Hugging Face or .model of SentencePiece; its tokens are numbered"},
+    {"sentences", "boolean", "false", "each sentence of a document is an example, with its label"},
     {"lowercase", "boolean", "true", "letters are made small"},
     {"ngrams", "integer", "1", "terms of so many units in a row, and fewer", {1, 8}},
     {"stop_words", "list of names", "none", "units that are left out of terms"},
@@ -302,7 +336,9 @@ constexpr Option kOptions[] = {
 }  // namespace
 
 SourcePtr document_source(const Config& config, std::string_view text, const std::string& where) {
-  return std::make_shared<DocumentSource>(config, Documents{.where = where, .list = {{where, text, ""}}, .labelled = false}, "");
+  Documents documents{.where = where, .list = {{where, text, ""}}, .labelled = false};
+  if (by_sentences(config)) split_sentences(documents);
+  return std::make_shared<DocumentSource>(config, documents, "");
 }
 
 extern const SourceDef source_documents;
@@ -312,7 +348,8 @@ const SourceDef source_documents{
         "Texts with labels: a folder of .txt files per class (or an archive of it), or a table 'file' with columns 'text' and 'label'. "
         "Options: "
         "features ('ids' of units, cut and padded to 'length'; 'count', 'binary' or 'tfidf' of terms), unit ('word' or 'char'), tokenizer, "
-        "lowercase (true), ngrams (1), stop_words, stem (a language), sublinear (false), min_count (1), max_vocabulary (65536), folds and "
+        "sentences (false), lowercase (true), ngrams (1), stop_words, stem (a language), sublinear (false), min_count (1), max_vocabulary "
+        "(65536), encoding, folds and "
         "fold with part "
         "('train' "
         "or 'test'), classes",

@@ -1,5 +1,6 @@
 // {"type": "table", "file": "adult.csv", "steps": [...], "target": "income"}: a table in a file, prepared by steps; see src/data/table.
 #include "src/data/table/prepared.h"
+#include "src/io/encoding.h"
 
 namespace perigee {
 namespace {
@@ -20,6 +21,7 @@ constexpr Option kOptions[] = {
     {"categorical", "list of columns", "[]", "columns of numbers that are names"},
     {"header", "boolean", "found out", "the first line names the columns"},
     {"delimiter", "string", "found out", "the character between two fields"},
+    {"encoding", "name", kEncodingFallback, kEncodingDoc},
     {"missing", "name", "error", "what becomes of a gap that the steps leave", {}, {"error", "mean", "skip"}},
     {"missing_values", "list of names", "the empty text, NA, NaN, null, ?", "how a gap is written"},
     {"task", "name", "auto", "whether the target is a class", {}, {"auto", "classify", "regress"}},

@@ -10,6 +10,7 @@
 #include "src/data/streams.h"
 #include "src/data/text_source.h"
 #include "src/io/codec/compress.h"
+#include "src/io/encoding.h"
 #include "src/text/text_numbers.h"
 
 namespace perigee {
@@ -28,7 +29,7 @@ struct Piece {
 struct File {
   std::string path;
   std::string_view content;
-  FileContent owner = {};  // none of a text in memory
+  std::shared_ptr<const void> owner = {};  // none of a text in memory
   std::string_view text() const { return content; }
 };
 
@@ -45,9 +46,9 @@ std::vector<File> open_files(const Config& config, const std::string& folder) {
   uint64_t bytes = 0;
   for (const std::string& name : config.string_list("file")) {
     const std::string path = path_in(folder, name);
-    FileContent content = FileContent::open(path, kMaxBytes);
-    const std::string_view text = as_text(content.bytes());
-    files.push_back({path, text, std::move(content)});
+    const auto content = std::make_shared<const FileContent>(FileContent::open(path, kMaxBytes));
+    DecodedText decoded = decoded_text(as_text(content->bytes()), config.string("encoding", ""), path);
+    files.push_back({path, decoded.text, decoded.owner ? std::move(decoded.owner) : content});
     bytes += files.back().text().size();
     check_size(bytes, path);
   }
@@ -331,6 +332,7 @@ constexpr Option kOptions[] = {
     {"min_count", "integer", "1", "rarer ones are unknown", {1, 1099511627776}},
     {"max_vocabulary", "integer", "65536", "more are unknown", {2, 1048576}},
     {"unknown", "boolean", "true", "there is a number for the unknown"},
+    {"encoding", "name", kEncodingFallback, kEncodingDoc},
     {"parts", "table", "none", "shares of the text by name", {}, {}, nullptr, &kShares},
     {"part", "name", "train", "which of the parts this source gives", {}, {"train", "validation", "test"}},
     {"fitted", "table", "none", "vocabulary of the training part"}};
@@ -353,7 +355,7 @@ const SourceDef source_text{
         "window goes on where the one before it in the lane ended), targets ('next', 'every' position or 'none'), lowercase (false), "
         "min_count (1), "
         "max_vocabulary "
-        "(65536), unknown (true), parts (shares of the text by name) and part ('train', 'validation' or 'test')",
+        "(65536), unknown (true), encoding, parts (shares of the text by name) and part ('train', 'validation' or 'test')",
     .schema = {.options = kOptions, .positional = kPositional},
     .open = open};
 

@@ -12,6 +12,7 @@
 
 #include "src/core/error.h"
 #include "src/io/codec/compress.h"
+#include "src/io/encoding.h"
 #include "src/io/module.h"
 
 namespace perigee {
@@ -208,7 +209,38 @@ class ZstdStream : public CompressedStream {
   void* stream_;
 };
 
+class DecodedStream : public ByteStream {
+ public:
+  DecodedStream(std::unique_ptr<ByteStream> stream, const std::string& encoding, const std::string& where)
+      : stream_(std::move(stream)), decoder_(encoding, where), raw_(size_t{1} << 20) {}
+
+  size_t read(char* out, size_t size) override {
+    while (text_.size() - at_ < size && !ended_) {
+      text_.erase(0, at_);
+      at_ = 0;
+      const size_t got = stream_->read(raw_.data(), raw_.size());
+      ended_ = got < raw_.size();
+      decoder_.add({raw_.data(), got}, ended_, text_);
+    }
+    const size_t count = text_.copy(out, size, at_);
+    at_ += count;
+    return count;
+  }
+
+ private:
+  std::unique_ptr<ByteStream> stream_;
+  TextDecoder decoder_;
+  std::vector<char> raw_;
+  std::string text_;
+  size_t at_ = 0;
+  bool ended_ = false;
+};
+
 }  // namespace
+
+std::unique_ptr<ByteStream> decoded_stream(std::unique_ptr<ByteStream> stream, const std::string& encoding, const std::string& where) {
+  return std::make_unique<DecodedStream>(std::move(stream), encoding, where);
+}
 
 std::unique_ptr<ByteStream> open_stream(const std::string& path) {
   auto file = std::make_unique<PlainStream>(path);

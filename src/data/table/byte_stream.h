@@ -15,6 +15,9 @@ class ByteStream {
   virtual size_t read(char* out, size_t size) = 0;
 };
 
+// `stream` in UTF-8; `where` begins messages. Error(data) at the line and byte of the first byte that is no text of the encoding.
+std::unique_ptr<ByteStream> decoded_stream(std::unique_ptr<ByteStream> stream, const std::string& encoding, const std::string& where);
+
 // Error(data) when there is no such file.
 std::unique_ptr<ByteStream> open_stream(const std::string& path);
 

@@ -19,10 +19,10 @@ constexpr Option kColumnOptions[] = {
     {"name", "name", nullptr, ""},    {"type", "name", nullptr, ""},       {"categories", "list of names", "[]", ""},
     {"min", "number", "none", ""},    {"max", "number", "none", ""},       {"pattern", "string", "none", ""},
     {"format", "string", "none", ""}, {"required", "boolean", "false", ""}};
-constexpr Option kSchemaOptions[] = {{"columns", "list", nullptr, ""},       {"delimiter", "string", ",", ""},
-                                     {"quote", "string", "\"", ""},          {"comment", "string", "none", ""},
-                                     {"header", "boolean", "found out", ""}, {"trim", "boolean", "found out", ""},
-                                     {"skip", "integer", "0", "", {0, 1e6}}, {"missing_values", "list of names", "the usual ones", ""}};
+constexpr Option kSchemaOptions[] = {
+    {"columns", "list", nullptr, ""},    {"delimiter", "string", ",", ""},       {"quote", "string", "\"", ""},
+    {"comment", "string", "none", ""},   {"header", "boolean", "found out", ""}, {"trim", "boolean", "found out", ""},
+    {"encoding", "string", "utf-8", ""}, {"skip", "integer", "0", "", {0, 1e6}}, {"missing_values", "list of names", "the usual ones", ""}};
 constexpr perigee::Schema kColumnSchema{.options = kColumnOptions}, kTableSchema{.options = kSchemaOptions};
 
 bool is_whole(Type type) { return type == Type::integer || type == Type::time || type == Type::boolean || type == Type::category; }
@@ -103,6 +103,7 @@ Json schema_json(const TableSchema& schema, const Dialect* dialect) {
   if (dialect->delimiter != ',') json.set("delimiter", one(dialect->delimiter));
   if (dialect->quote != '"') json.set("quote", one(dialect->quote));
   if (dialect->comment != 0) json.set("comment", one(dialect->comment));
+  if (!dialect->encoding.empty()) json.set("encoding", dialect->encoding);
   if (dialect->skip != 0) json.set("skip", dialect->skip);
   if (dialect->header) json.set("header", *dialect->header);
   if (dialect->trim) json.set("trim", *dialect->trim);
@@ -132,6 +133,7 @@ TableSchema schema_of(const Json& json, const std::string& where, Dialect* diale
   take_character(config, "delimiter", &dialect->delimiter);
   take_character(config, "quote", &dialect->quote);
   take_character(config, "comment", &dialect->comment);
+  if (config.has("encoding")) dialect->encoding = config.string("encoding");
   dialect->skip = config.integer_in("skip", 0, 1'000'000, dialect->skip);
   if (config.has("header")) dialect->header = config.boolean("header", false);
   if (config.has("trim")) dialect->trim = config.boolean("trim", false);

@@ -41,6 +41,7 @@ struct Dialect {
   int64_t skip = 0;                                // lines before the table
   std::optional<bool> header = {};                 // none: found out
   std::optional<bool> trim = {};                   // blanks around fields do not count; none: found out
+  std::string encoding = {};                       // of the text; empty: UTF-8, or UTF-16 where a byte order mark says so
   std::vector<std::string> missing = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "?"};
 };
 

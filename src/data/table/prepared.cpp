@@ -60,6 +60,7 @@ ReadOptions reading(const Config& config, const std::string& folder, const std::
     options.dialect.delimiter = delimiter[0];
     options.find_delimiter = false;
   }
+  if (config.has("encoding")) options.dialect.encoding = config.string("encoding");
   if (config.has("header")) options.dialect.header = config.boolean("header", false);
   if (config.has("missing_values")) options.dialect.missing = config.string_list("missing_values");
   options.may_lack = target;

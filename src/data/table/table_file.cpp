@@ -9,12 +9,14 @@
 #include <set>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "src/core/error.h"
 #include "src/core/warning.h"
 #include "src/data/table/byte_stream.h"
 #include "src/data/table/time_text.h"
 #include "src/io/csv.h"
+#include "src/io/encoding.h"
 #include "src/io/file.h"
 
 namespace perigee::tables {
@@ -123,7 +125,10 @@ TableFile::TableFile(const std::string& name, ReadOptions options, std::string c
   open();
 }
 
-std::unique_ptr<ByteStream> TableFile::stream() const { return in_memory_ ? std::make_unique<MemoryStream>(content_) : open_stream(path_); }
+std::unique_ptr<ByteStream> TableFile::stream() const {
+  std::unique_ptr<ByteStream> raw = in_memory_ ? std::make_unique<MemoryStream>(content_) : open_stream(path_);
+  return options_.dialect.encoding.empty() ? std::move(raw) : decoded_stream(std::move(raw), options_.dialect.encoding, path_);
+}
 
 void TableFile::open() {
   if (const size_t hash = path_.rfind('#'); hash != path_.npos && !in_memory_ && !file_exists(path_) && !folder_exists(path_)) {
@@ -132,12 +137,19 @@ void TableFile::open() {
   }
   if (!in_memory_) columnar_ = open_columnar_folder(path_);
   if (columnar_) return plan_columnar();
+  const std::string encoding = std::exchange(options_.dialect.encoding, "");
   std::string head(kHead, '\0');
-  head.resize(stream()->read(head.data(), head.size()));
+  const auto read_head = [&] {
+    head.resize(kHead);
+    head.resize(stream()->read(head.data(), head.size()));
+  };
+  read_head();
   columnar_ = in_memory_ ? open_columnar_content(path_, part_, as_bytes(content_)) : open_columnar(path_, part_, head);
   if (columnar_) return plan_columnar();
   if (!part_.empty())
     throw Error(ErrorKind::data, {.where = path_, .what = "the file has one table and no parts", .got = "#" + part_.substr(0, 60)});
+  options_.dialect.encoding = encoding.empty() ? marked_encoding(head) : encoding;
+  if (!options_.dialect.encoding.empty()) read_head();
   if (head.size() == kHead) {  // whole rows
     const size_t whole = whole_rows(head, options_.dialect.quote);
     if (whole == 0)
@@ -187,8 +199,6 @@ std::vector<std::string> TableFile::names_of(const std::vector<std::string>& fir
 
 void TableFile::look(const std::string& head) {
   std::string_view text = head;
-  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
-    throw Error(ErrorKind::data, {.where = path_, .what = "the file is UTF-16", .hint = "iconv -f UTF-16 -t UTF-8 makes it UTF-8"});
   if (text.starts_with("\xef\xbb\xbf")) skip_bytes_ = 3;
   for (int64_t i = 0; i < options_.dialect.skip; ++i, ++skip_lines_) skip_bytes_ = line_end(text, skip_bytes_);
   while (options_.dialect.comment != 0 && skip_bytes_ < text.size() && text[skip_bytes_] == options_.dialect.comment)
