@@ -29,6 +29,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kMeetWithin = 15min;  // the machines of one order begin minutes apart
 constexpr auto kLookEvery = 2s;      // for output and notices
+constexpr auto kAskEvery = 10s;      // whether the caller wants to end: each look is two paid requests
 constexpr auto kEndWithin = 100s;    // AWS takes a machine two minutes after its notice
 constexpr uint64_t kMostPiece = 1 << 20;
 constexpr const char* kLog = "output.txt";
@@ -160,12 +161,19 @@ class Output {
 // The training's exit code. What the store does not take is told later: the training is worth more.
 int attend(pid_t pid, const std::string& folder, int index, Metadata& metadata, Output& output) {
   bool asked = false;
+  Clock::time_point looked{};
+  const auto wanted = [&] {
+    if (!metadata.get("spot/instance-action").empty()) return true;
+    if (Clock::now() - looked < kAskEvery) return false;
+    looked = Clock::now();
+    return !text_at(folder + "/stop").empty();
+  };
   Clock::time_point killed_at = Clock::time_point::max();
   for (int status = 0;; std::this_thread::sleep_for(kLookEvery)) {
     if (waitpid(pid, &status, WNOHANG) == pid) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     try {
       if (index == 0) output.tell_more();
-      if (!asked && (!metadata.get("spot/instance-action").empty() || !text_at(folder + "/stop").empty())) {
+      if (!asked && wanted()) {
         kill(pid, SIGTERM);  // a worker leaves; the coordinator writes a checkpoint
         asked = true, killed_at = Clock::now() + kEndWithin;
       }

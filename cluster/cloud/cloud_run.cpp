@@ -8,7 +8,9 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "cluster/launch/secret.h"
 #include "src/core/error.h"
@@ -23,10 +25,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kLookEvery = 3s;
-constexpr auto kStopWithin = 120s;  // for a checkpoint, once the caller wants to end
-constexpr auto kEndWithin = 120s;   // for EC2 to end machines
-constexpr auto kBeginWithin = 60s;  // until a machine that was started is in EC2's lists
+constexpr auto kLookEvery = 5s;
+constexpr auto kAloneWithin = 10min;  // without AWS: a caller's network comes back
+constexpr auto kStopWithin = 120s;    // for a checkpoint, once the caller wants to end
+constexpr auto kEndWithin = 120s;     // for EC2 to end machines
+constexpr auto kBeginWithin = 60s;    // until a machine that was started is in EC2's lists
 
 constexpr const char* kUserData = R"sh(#!/bin/bash
 # A machine of the Perigee run @RUN@. It ends itself: when the training has ended, and at the latest after @MINUTES@ minutes.
@@ -145,13 +148,15 @@ size_t running(const std::vector<Machine>& machines) {
   return static_cast<size_t>(std::count_if(machines.begin(), machines.end(), [](const Machine& m) { return !m.ends(); }));
 }
 
-// Ends what is left of a run. What EC2 lists may be some seconds old, so machines are looked for twice.
+// Ends what is left of a run. EC2's lists are some seconds old: an empty one counts when it is the second, or machines were seen before.
 void end_all(const std::string& run, Machines* machines) {
   std::vector<Machine> left;
+  bool seen = false;
   for (const auto begun = Clock::now(); Clock::now() - begun < kEndWithin; std::this_thread::sleep_for(kLookEvery)) {
     left = machines->list(run);
+    seen |= !left.empty();
     std::erase_if(left, [](const Machine& m) { return m.ends(); });
-    if (left.empty()) return;
+    if (left.empty() && std::exchange(seen, true)) return;
     machines->end(left);
   }
   std::string names;
@@ -161,6 +166,11 @@ void end_all(const std::string& run, Machines* machines) {
                .what = "EC2 does not end these machines",
                .got = names,
                .hint = "they cost money: `perigee cloud down " + run + "`, or aws ec2 terminate-instances --instance-ids " + names});
+}
+
+void clean_up(const CloudRun& run, Machines* machines) {
+  end_all(run.order.run, machines);
+  remove_stored(run.folder() + "/secret");
 }
 
 // Pieces of machine 0's output, in turn.
@@ -183,39 +193,60 @@ class Shown {
   int next_ = 1;
 };
 
-int code_of(const std::string& result) { return static_cast<int>(std::strtol(result.c_str(), nullptr, 10)); }
+// A run as its folder and EC2's lists show it.
+class Watch {
+ public:
+  Watch(const CloudRun& run, Machines* machines, const std::function<void(std::string_view)>& show)
+      : run_(run), machines_(machines), show_(show), shown_(run.folder(), show) {}
 
-// Until there is a result, or all machines are gone, or a checkpoint had its time after `stop`.
+  // The exit code, once there is a result. Error(cluster) when all machines are gone without one.
+  std::optional<int> look() {
+    const bool gone = Clock::now() - begun_ > kBeginWithin && running(machines_->list(run_.order.run)) == 0;
+    shown_.more();
+    if (const std::string result = text_at(run_.folder() + "/result"); !result.empty()) {
+      shown_.more();
+      show_(result.substr(std::min(result.size(), result.find('\n') + 1)));  // why it could not begin
+      return static_cast<int>(std::strtol(result.c_str(), nullptr, 10));
+    }
+    if (gone) fail();
+    return std::nullopt;
+  }
+
+ private:
+  [[noreturn]] void fail() {
+    for (int i = 1; i < run_.order.count; ++i)
+      if (const std::string failed = text_at(run_.folder() + "/failed-" + std::to_string(i)); !failed.empty())
+        warn("machine " + std::to_string(i) + ": " + failed.substr(failed.find('\n') + 1));
+    throw Error(ErrorKind::cluster, {.where = run_.order.run,
+                                     .what = "all machines are gone, and machine 0 left no result",
+                                     .got = "",
+                                     .hint = "go on from the last checkpoint: `perigee cloud up … -- train " + run_.words[1] +
+                                             " --resume " + run_.folder() + "/run`"});
+  }
+
+  const CloudRun& run_;
+  Machines* machines_;
+  const std::function<void(std::string_view)>& show_;
+  Shown shown_;
+  const Clock::time_point begun_ = Clock::now();
+};
+
+// Until there is a result, or a checkpoint had its time after `stop`.
 int watch(const CloudRun& run, Machines* machines, const std::function<void(std::string_view)>& show, const std::atomic<bool>& stop) {
-  const std::string folder = run.folder();
-  Shown shown(folder, show);
-  const auto begun = Clock::now();
-  Clock::time_point stopped = Clock::time_point::max();
-  std::vector<bool> told(static_cast<size_t>(run.order.count));
+  Watch watch(run, machines, show);
+  Clock::time_point stopped = Clock::time_point::max(), reached = Clock::now();
   for (;; std::this_thread::sleep_for(kLookEvery)) {
-    const bool gone = Clock::now() - begun > kBeginWithin && running(machines->list(run.order.run)) == 0;
     if (stop && stopped == Clock::time_point::max()) {
-      write_file(folder + "/stop", as_bytes(std::string_view("stop\n")));
+      write_file(run.folder() + "/stop", as_bytes(std::string_view("stop\n")));
       stopped = Clock::now();
     }
-    shown.more();
-    if (const std::string result = text_at(folder + "/result"); !result.empty()) {
-      shown.more();
-      show(result.substr(std::min(result.size(), result.find('\n') + 1)));  // why it could not begin
-      return code_of(result);
+    try {
+      if (const auto code = watch.look()) return *code;
+      reached = Clock::now();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::resources || stop || Clock::now() - reached > kAloneWithin) throw;
     }
-    for (size_t i = 1; i < told.size() && gone; ++i)
-      if (const std::string failed = text_at(folder + "/failed-" + std::to_string(i)); !failed.empty() && !told[i]) {
-        told[i] = true;
-        warn("machine " + std::to_string(i) + ": " + failed.substr(failed.find('\n') + 1));
-      }
     if (stop && Clock::now() - stopped > kStopWithin) return 130;
-    if (gone)
-      throw Error(ErrorKind::cluster, {.where = run.order.run,
-                                       .what = "all machines are gone, and machine 0 left no result",
-                                       .got = "",
-                                       .hint = "go on from the last checkpoint: `perigee cloud up … -- train " + run.words[1] +
-                                               " --resume " + folder + "/run`"});
   }
 }
 
@@ -282,14 +313,13 @@ int run_in_cloud(CloudRun run, Machines* machines, const std::function<void(std:
     code = watch(run, machines, show, stop);
   } catch (const Error& error) {
     try {
-      end_all(run.order.run, machines);  // also those of an order whose answer was lost
+      clean_up(run, machines);  // also machines of an order whose answer was lost
     } catch (const Error& also) {
       warn(also.what());
     }
     throw;
   }
-  end_all(run.order.run, machines);
-  remove_stored(run.folder() + "/secret");
+  clean_up(run, machines);
   return code;
 }
 
