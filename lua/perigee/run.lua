@@ -343,7 +343,8 @@ function methods:kick(worker)
     if each.name == worker then found = each end
   end
   if not found or type(found.id) ~= "number" then
-    where.fail(("there is no worker %s; there are 1 to %d: %s"):format(where.describe(worker), #names, table.concat(names, ", ")))
+    local there = #names == 0 and "none has joined yet" or ("there are 1 to %d: %s"):format(#names, table.concat(names, ", "))
+    where.fail(("there is no worker %s; %s"):format(where.describe(worker), there))
   end
   call(self, "steer", "kick", found.id)
 end

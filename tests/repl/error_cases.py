@@ -9,6 +9,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).with_name("errors")))
 import error_cloud  # noqa: E402
+import error_clusters  # noqa: E402
 import error_commands  # noqa: E402
 import error_layers  # noqa: E402
 import error_lua  # noqa: E402
@@ -16,11 +17,13 @@ import error_models  # noqa: E402
 import error_natives  # noqa: E402
 import error_networks  # noqa: E402
 import error_newcomers  # noqa: E402
+import error_others  # noqa: E402
 import error_programs  # noqa: E402
 import error_prompts  # noqa: E402
 import error_sequences  # noqa: E402
 import error_sound  # noqa: E402
 import error_sources  # noqa: E402
+import error_tables  # noqa: E402
 import error_texts  # noqa: E402
 import error_training  # noqa: E402
 import error_vectors  # noqa: E402
@@ -487,6 +490,7 @@ CASES += [
         loss='{ kind = { type = "cross_entropy", target = "c" }, size = { type = "mse", target = "v" } }'),
 ]
 CASES += [script(f"training: {cause}", place, cause, hint, fix, **parts) for place, cause, fix, hint, parts in error_training.JOBS]
-CASES += error_sources.CASES + error_programs.CASES + error_networks.CASES + error_lua.CASES + error_cloud.CASES + error_commands.CASES + error_models.CASES + error_texts.CASES + error_vectors.CASES
-CASES += error_newcomers.CASES + error_sound.CASES + error_unsupervised.CASES
+for part in (error_sources, error_programs, error_networks, error_lua, error_cloud, error_commands, error_models, error_texts, error_vectors,
+             error_newcomers, error_sound, error_unsupervised, error_clusters, error_tables, error_others):
+    CASES += part.CASES
 CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in error_natives.PROMPTS + error_sequences.PROMPTS]

@@ -124,7 +124,7 @@ CASES = [line(*each) for each in [
      ("a.gif", "a.svg")),
     (WORKERS + "run.averaging.codec = 3", "'codec' of a run's averaging cannot be set; what can be: every"),
     (WORKERS + "run.averaging.every = 'a'", "every takes a number of steps; got 'a'"),
-    (WORKERS + "run:wait(0.4) run:kick(9)", "there is no worker 9; there are 1 to 1"),
+    (WORKERS + "repeat run:wait(0.1) until #run.workers == 1 run:kick(9)", "there is no worker 9; there are 1 to 1"),
     (RUN + "run:wait(0.4) run:plot 'losss'", "there is no curve 'losss'"),
     (f"pg.start({EXPERIMENT}, {{ workers = 2, folder = false }})", "a run of several workers keeps its ledger there; got false", None,
      "out = FOLDER"),
