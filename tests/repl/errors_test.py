@@ -125,7 +125,7 @@ class Program:
     def run(self, folder, args, environment):
         clean = {key: value for key, value in os.environ.items() if key != "PERIGEE_DATA"} | environment
         try:
-            done = subprocess.run([self.path, *args], cwd=folder, capture_output=True, text=True, timeout=60, env=clean)
+            done = subprocess.run([self.path, *args], cwd=folder, capture_output=True, text=True, timeout=180, env=clean)
         except subprocess.TimeoutExpired:
             return 124, "", "it does not end"
         return done.returncode, done.stdout, done.stderr

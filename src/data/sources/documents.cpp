@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <string_view>
+#include <unordered_map>
 
 #include "src/data/table.h"
 #include "src/io/archive/tar.h"
@@ -265,18 +267,20 @@ class DocumentSource : public DataSource {
       std::sort(classes.begin(), classes.end());
       classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
     }
+    const auto count = static_cast<int64_t>(classes.size());
+    if (count > 1 << 16) config.fail("label", "has too many classes", std::to_string(count), "at most 65536");
+    std::unordered_map<std::string_view, int64_t> numbers;
+    for (int64_t c = 0; c < count; ++c) numbers.emplace(classes[static_cast<size_t>(c)], c);
     for (const Document& document : documents.list) {
-      const auto found = std::find(classes.begin(), classes.end(), document.label);
-      if (found == classes.end())
+      const auto found = numbers.find(document.label);
+      if (found == numbers.end())
         throw Error(ErrorKind::data, {.where = document.place,
                                       .what = "this label is none of the classes",
                                       .got = Json(document.label.substr(0, 80)).dump(),
                                       .hint = nearest_hint(document.label, classes)});
-      labels_.push_back(found - classes.begin());
+      labels_.push_back(found->second);
     }
     fitted_.set("classes", names_json(classes));
-    const auto count = static_cast<int64_t>(classes.size());
-    if (count > 1 << 16) config.fail("label", "has too many classes", std::to_string(count), "at most 65536");
     fields_.push_back({.name = "y", .dtype = Dtype::i64, .shape = {}, .classes = count, .class_names = std::move(classes)});
   }
 
