@@ -263,7 +263,7 @@ struct Launcher::Impl final : AgentClientEvents {
     client->start();
   }
 
-  // What a run depends on besides its job is written down by the server, or by workers that train while a round is on its way.
+  // All that a run depends on besides its job is written down by the server, or by workers that train while a round is on its way.
   void check_record(bool alone) const {
     if (!options.record || session.job().policy.served) return;
     const Policy& policy = session.job().policy;

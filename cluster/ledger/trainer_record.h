@@ -16,7 +16,7 @@
 
 namespace perigee {
 
-// Of an image of parameters, without its head: a launcher adds to that what it keeps of a run.
+// The hash of an image of parameters without its head: a launcher adds to that what it keeps of a run.
 uint64_t image_digest(std::span<const std::byte> image);
 
 // Called on the trainer's thread, but for exchanged(). `at`: local steps of the order in progress.
@@ -43,7 +43,7 @@ class TrainerRecord {
   std::unique_ptr<RecordFile> file_;
 };
 
-// What one process of a worker did.
+// One thing that a process of a worker did.
 struct TrainerStep {
   enum class Kind : uint8_t { loaded, imaged, train, staged, given_up, exchanged, applied, unstaged, dropped };
   struct Member {

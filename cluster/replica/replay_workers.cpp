@@ -29,7 +29,7 @@ struct ReplayPlace {
   auto operator<=>(const ReplayPlace&) const = default;
 };
 
-// What a worker staged, or the row that it applies.
+// A row that a worker staged.
 struct ReplayRow {
   std::unique_ptr<Storage> bytes;
   Contribution contribution;
@@ -98,7 +98,7 @@ class ReplayPlan {
     if (step.kind == StepKind::unstaged || step.kind == StepKind::dropped) staged->reset();
   }
 
-  // Of a worker that did not live to apply it, or had to fetch it from others.
+  // For a worker that did not live to apply it, or had to fetch it from others.
   ReplayPlace find(WorkerId id, int64_t round, const std::vector<TrainerStep::Member>& members) const {
     for (size_t number = 0; number < logs_.size(); ++number) {
       const TrainerLog& log = logs_[number];
@@ -179,7 +179,7 @@ struct ReplayFlight {
   std::vector<std::byte> body;
 };
 
-// What the real workers' exchange made of the rows.
+// The sum of the rows, as the real workers' exchange made it.
 void make_sum(const Policy& policy, const ReplicaTrainer& trainer, ReplayBoard& board, ReplayedExchange* exchange) {
   const TrainerStep& told = *exchange->told;
   const ExchangeLayout layout = trainer.block().layout();
@@ -360,7 +360,7 @@ class WorkerPlayer final : private OrderWatch {
     board_.finish();
   }
 
-  // What was done beside the order after so many of its steps.
+  // All that was done beside the order after so many of its steps.
   bool given_up() override {
     while (next_ < end_ && log_.steps[next_].at <= steps_ && !board_.over()) take(log_.steps[next_]);
     const bool ended = end_ == log_.steps.size() ? next_ == end_ : log_.steps[end_].at <= steps_;

@@ -351,10 +351,7 @@ void TrainerReplica::handle(Request& request) {
       if (++give_ups_seen_ != give_ups_ || stop_) cancel_ = true;
       staged_row_ = nullptr;
       trainer_->drop();
-      if (request.kind == Request::Kind::drop) {
-        if (options_.record) options_.record->dropped();
-        return;
-      }
+      if (request.kind == Request::Kind::drop) return options_.record ? options_.record->dropped() : void();
       trainer_->load(request.round, request.image.get(), false, nullptr);
       if (options_.record) options_.record->loaded(trainer_->round(), trainer_->hash(), request.image, false, order_steps_);
       request.image.reset();

@@ -77,7 +77,7 @@ int print_outcome(const ReplayOutcome& outcome) {
   return 0;
 }
 
-// Of workers that trained while a round was on its way: a file of each of their processes.
+// Replays workers that trained while a round was on its way: there is a file of each of their processes.
 int run_workers(const std::string& folder) {
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder))

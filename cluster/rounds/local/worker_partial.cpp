@@ -101,7 +101,7 @@ void set_up_fragments(std::span<const FragmentPart> parts, bool last, const Cont
   if (!setup->payload) setup->payload = std::make_shared<const std::vector<std::byte>>(encode_fragments({}));
 }
 
-// What a record of the run needs to know of an exchange (ledger/trainer_record.h).
+// For a record of the run, which needs to know of exchanges (ledger/trainer_record.h).
 void LocalRounds::tell_exchanged() {
   Json of = Json::array();
   for (const Share& share : begun_->shares) {

@@ -58,7 +58,7 @@ class ServerCoordinator final : public CoordinatorRounds {
   void remember(RedoRound round, uint64_t bytes);
   void forget_made();
   const Made* made(int64_t round) const;
-  // Of the worker that has the most to keep, since the newest image.
+  // Pushes since the newest image, by the worker that has the most to keep.
   struct Pushed {
     size_t pushes = 0, bytes = 0;
     WorkerId by = 0;

@@ -57,7 +57,7 @@ std::string failure_of_deadline(uint64_t seed) {
   const Outcome outcome = simulate(s);
   if (!outcome.passed()) return outcome.failure;
   const double step_ms = s.example_ms * static_cast<double>(s.batch);
-  return longer_than(outcome, 2 * kDeadlineMs + 3 * step_ms, "a worker that stands still");
+  return longer_than(outcome, 2 * kDeadlineMs + 5 * step_ms, "a worker that stands still");
 }
 
 std::string failure_of_silent_donor(uint64_t seed) {

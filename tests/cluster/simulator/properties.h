@@ -13,7 +13,7 @@ namespace perigee::sim {
 std::string failure_of_unused_link(uint64_t seed);
 // A link falls silent, and its two ends complain one after the other: the second complaint is of a membership that is over. Nobody has to go.
 std::string failure_of_late_complaint(uint64_t seed);
-// A worker that stands still holds the others up for the policy's deadline_ms, whatever a step takes.
+// A worker that stands still holds the others up for twice the policy's deadline_ms and a few steps at most.
 std::string failure_of_deadline(uint64_t seed);
 // A worker that is to hand its parameters to another does not: the other says so, and training goes on without one of the two.
 std::string failure_of_silent_donor(uint64_t seed);
