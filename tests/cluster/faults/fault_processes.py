@@ -86,6 +86,7 @@ def restart_agents(world, rng, blows):
     ports = [free_port() for _ in range(2)]
     agents = [world.start_agent(f"agent{n}", port) for n, port in enumerate(ports)]
     world.start_on_agents(2, ports)
+    hasty = False
     for blow in range(blows):
         which = blow % 2
         old, struck, mark = agents[which], monotonic(), world.events.mark()
@@ -98,12 +99,17 @@ def restart_agents(world, rng, blows):
         world.children.remove(old)
         old.close()
         agents[which] = world.start_agent(f"agent{which}", ports[which])
-        world.steps(1, mark, workers=2)
-        world.steps(1, workers=4)
-        world.figures.add("agent restarted: all train again after ms", 1000 * (monotonic() - struck))
-        time.sleep(0.5 * rng.random())
+        hasty, hurried = rng.random() < 0.4, hasty
+        if hasty:  # the other one ends while the workers of this one begin: for a moment there may be none
+            time.sleep(0.5)
+        else:
+            world.steps(1, mark, workers=4 if hurried else 2)
+            world.steps(1, workers=4)
+            world.figures.add("agent restarted: all train again after ms", 1000 * (monotonic() - struck))
+            time.sleep(0.5 * rng.random())
         if world.faults(mark):
             raise Failure(f"a worker that left in order is told as lost: {world.faults(mark)[:2]}")
+    world.steps(1, workers=4)
     world.interrupt()
 
 
