@@ -208,6 +208,40 @@ TEST(RepeatedSums, ObjectivesTakeTurnsAsInOneProcess) {
   }
 }
 
+// The weight of a loss is a function of the step, whoever makes which part of it.
+TEST(RepeatedSums, WeightsOfLossesThatAreSchedulesAreThoseOfOneProcess) {
+  Json job = Json::parse(job_of("\"sgd\"", ""), "job");
+  job.set("optimizer", Json::parse(R"({"type": "sgd", "lr": 0.3})", "rule"));
+  job.set("network", Json::parse(R"([{"type": "dense", "out": 6, "activation": "sigmoid", "contractive":
+      {"type": "ramp", "schedule": 0.5, "length": 5, "by": "step"}}, {"type": "dense", "out": 3}])",
+                                 "network"));
+  Json alone = job;
+  alone.erase("averaging");
+  Trainer one(Job(alone, "job"), {.threads = 1, .measure = false});
+  Replicas single = make_replicas(1, welcome_of(job.dump()));
+  const auto train = [](Replicas& nodes) {
+    std::vector<uint64_t> hashes;
+    std::vector<double> losses;
+    for (int64_t r = 0; r < 8; ++r) {
+      begin_round(nodes, r);
+      double loss = 0;
+      for (auto& node : nodes) loss += node->contribution.figures.loss_sum;
+      losses.push_back(loss / kExamples);
+      exchange(nodes, kLeaves);
+      apply_round(nodes, r);
+      hashes.push_back(nodes[0]->hash);
+    }
+    return std::pair(hashes, losses);
+  };
+  const auto [hashes, losses] = train(single);
+  for (int64_t r = 0; r < 8; ++r) EXPECT_NEAR(one.step().loss, losses[static_cast<size_t>(r)], 1e-12) << "round " << r;
+  EXPECT_LT(relative_difference(parameters_of<double>(one.model().params()), parameters_of<double>(*single[0])), 1e-12);
+  for (const int count : {2, 4}) {
+    Replicas nodes = make_replicas(count, welcome_of(job.dump()));
+    EXPECT_EQ(train(nodes).first, hashes) << count << " workers";
+  }
+}
+
 TEST(RepeatedSums, ObjectivesThatAreGivenUpLeaveNothing) {
   Replicas nodes = make_replicas(2, welcome_of(objectives_job())), undisturbed = make_replicas(2, welcome_of(objectives_job()));
   const Trained all = train_rounds(undisturbed, 0, 5);
