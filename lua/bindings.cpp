@@ -42,8 +42,15 @@ void push_strings(lua_State* L, const std::vector<std::string>& strings) {
   }
 }
 
-// native.family(name): {{name=, doc=, options={names}, positional={names}, open=}, ...}; of layers also their stems and no common
-// options, of sources whether they are a training and a test part
+std::vector<std::string> scheduled_options(const Schema& schema) {
+  std::vector<std::string> names;
+  for (const Option* option : schema.all())
+    if (option->type->family != nullptr && option->type->family == std::string_view("schedule")) names.emplace_back(option->name);
+  return names;
+}
+
+// native.family(name): {{name=, doc=, options={names}, positional={names}, open=}, ...}; of layers also their stems, the options that may
+// be schedules and no common options, of sources whether they are a training and a test part
 int family_members(lua_State* L) {
   const std::string wanted = luaL_checkstring(L, 1);
   lua_newtable(L);
@@ -69,6 +76,8 @@ int family_members(lua_State* L) {
       if (wanted == "layer") {
         const LayerDef& def = layer_named(member.name);
         set_text(L, "stem", def.stem ? def.stem : def.name);
+        push_strings(L, scheduled_options(own));
+        lua_setfield(L, -2, "scheduled");
       }
       lua_rawseti(L, -2, ++index);
     }

@@ -64,6 +64,14 @@ local function with_functions(loss)
       copy = trace.loss(each[1], each)
       copy.target, copy.weight = each.target, each.weight
     end
+    if type(copy) == "table" and type(copy.weight) == "function" then
+      local weight = trace.schedule(copy.weight)
+      if copy == each then
+        copy = {}
+        for key, value in pairs(each) do copy[key] = value end
+      end
+      copy.weight = weight
+    end
     losses[output] = copy
   end
   return losses

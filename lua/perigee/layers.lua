@@ -182,6 +182,9 @@ local function build(definition, arguments)
     end
   end
   take_positional(definition, layer, values)
+  for _, key in ipairs(definition.scheduled) do -- kl = function(now) return pg.minimum(1, now.epoch / 5) end
+    if type(layer[key]) == "function" then layer[key] = require("perigee.trace_functions").schedule(layer[key]) end
+  end
   layer = layers.wrap(layer)
   if #nodes > 0 then return new_node(layer, nodes) end
   return layer

@@ -41,6 +41,15 @@ function network.about(model)
   return state and state.about
 end
 
+--- The descriptions of a model's layers in a row, and the names that they have there.
+function network.in_row(about)
+  local names = {}
+  for _, layer in ipairs(about.layers) do
+    if not layer.name:find(".", 1, true) then names[#names + 1] = layer.name end
+  end
+  return about.network.layers or about.network, names
+end
+
 -- Applying ------------------------------------------------------------------------------------------------------------------------
 
 -- The network's parameters in order, from a table by name; nil: its own.

@@ -1,3 +1,6 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "src/core/error.h"
 #include "src/io/codec/compress.h"
 #include "src/io/confined.h"
@@ -21,7 +24,7 @@ FileContent FileContent::open(const std::string& path, uint64_t limit, void (*ch
   const std::string cached = cache_path(path);
   if (auto file = map_cached(cached, limit, &content.bytes_)) {
     content.owner_ = std::move(file);
-    content.from_cache_ = true;
+    content.from_cache_ = content.mapped_ = true;
     return content;
   }
   auto bytes = std::make_shared<Bytes>(read_file(path, limit));
@@ -34,6 +37,34 @@ FileContent FileContent::open(const std::string& path, uint64_t limit, void (*ch
   content.bytes_ = *bytes;
   content.owner_ = std::move(bytes);
   return content;
+}
+
+FileContent FileContent::map(const std::string& path, uint64_t limit) {
+  auto file = std::make_shared<MappedFile>(path);
+  if (compression_of(file->bytes()) != Compression::none || file->bytes().size() > limit) {
+    FileContent content = open(path, limit);
+    if (content.mapped_) return content;
+    std::span<const std::byte> bytes;
+    if (auto kept = map_cached(cache_path(path), limit, &bytes)) {
+      content.owner_ = std::move(kept);
+      content.bytes_ = bytes;
+      content.mapped_ = true;
+    }
+    return content;
+  }
+  FileContent content;
+  content.bytes_ = file->bytes();
+  content.owner_ = std::move(file);
+  content.mapped_ = true;
+  return content;
+}
+
+void FileContent::forget(std::span<const std::byte> piece) const {
+  if (!mapped_) return;  // of memory that no file stands behind the content would be lost
+  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto from = reinterpret_cast<uintptr_t>(piece.data());
+  const uintptr_t begin = (from + page - 1) / page * page, end = (from + piece.size()) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 }  // namespace perigee

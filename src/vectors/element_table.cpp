@@ -31,15 +31,14 @@ uint64_t hash_of(std::string_view name) {
 
 // The name's slot, or the free one where it would stand.
 size_t ElementTable::slot_of(std::string_view name, uint64_t hash) const {
-  const size_t mask = slots_.size() - 1;
-  for (size_t at = hash & mask;; at = (at + 1) & mask) {
+  for (size_t at = (hash & UINT32_MAX) * slots_.size() >> 32;; at = at + 1 == slots_.size() ? 0 : at + 1) {
     const Slot& slot = slots_[at];
     if (slot.number < 0 || (slot.hash == static_cast<uint32_t>(hash >> 32) && this->name(slot.number) == name)) return at;
   }
 }
 
-void ElementTable::grow() {
-  slots_.assign(std::max<size_t>(64, slots_.size() * 2), Slot());
+void ElementTable::place(size_t slots) {
+  slots_ = std::vector<Slot>(slots);
   for (int64_t number = 0; number < size(); ++number) {
     const uint64_t hash = hash_of(name(number));
     slots_[slot_of(name(number), hash)] = {static_cast<uint32_t>(hash >> 32), static_cast<int32_t>(number)};
@@ -47,7 +46,7 @@ void ElementTable::grow() {
 }
 
 int32_t ElementTable::add(std::string_view name, int64_t count) {
-  if (static_cast<size_t>(size() + 1) * 3 > slots_.size() * 2) grow();
+  if (static_cast<size_t>(size() + 1) * 3 > slots_.size() * 2) place(std::max<size_t>(64, slots_.size() * 2));
   const uint64_t hash = hash_of(name);
   Slot& slot = slots_[slot_of(name, hash)];
   if (slot.number < 0) {
@@ -84,6 +83,7 @@ ElementTable ElementTable::ranked(int64_t least, int64_t most) const {
   if (static_cast<int64_t>(order.size()) > most) order.resize(static_cast<size_t>(most));
   ElementTable table;
   table.begins_.reserve(order.size() + 1), table.counts_.reserve(order.size());
+  table.place((order.size() + 1) * 3 / 2 + 1);
   for (const int32_t number : order) table.add(name(number), count(number));
   table.bytes_.shrink_to_fit();
   return table;

@@ -35,12 +35,12 @@ class ElementTable {
     int32_t number = -1;
   };
   size_t slot_of(std::string_view name, uint64_t hash) const;
-  void grow();
+  void place(size_t slots);  // anew, in so many
 
   std::string bytes_;
   std::vector<uint64_t> begins_ = {0};  // one more than there are names
   std::vector<int64_t> counts_;
-  std::vector<Slot> slots_;  // a power of two of them, at most two thirds in use
+  std::vector<Slot> slots_;  // at most two thirds in use
   int64_t total_ = 0;
 };
 

@@ -25,6 +25,7 @@ class TextSequences final : public Sequences {
       block.ends.push_back(block.elements.size());
       if (labelled_) block.labels.push_back(static_cast<int32_t>(corpus_.document(part)));
     }
+    corpus_.leave(part);
   }
 
  private:
@@ -80,6 +81,7 @@ WordCounts count_words(const TextCorpus& corpus, int threads, const std::atomic<
         counts[static_cast<size_t>(part)] += static_cast<int64_t>(sentence.size());
         for (const std::string_view word : sentence) table.add(word, 1);
       }
+      corpus.leave(part);
     }
   });
   WordCounts result{.words = std::move(tables[0]), .before = {0}};

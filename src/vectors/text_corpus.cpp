@@ -64,16 +64,17 @@ TextCorpus::TextCorpus(std::string_view text, const std::string& where, WordForm
   cut();
 }
 
-void TextCorpus::add_text(std::string where, std::string_view text) {
+void TextCorpus::add_text(std::string where, std::string_view text, std::shared_ptr<const FileContent> file) {
   if (documents_.size() == kMaxDocuments)
     throw Error(ErrorKind::resources,
                 {.where = where, .what = "there are too many files", .expected = "at most " + std::to_string(kMaxDocuments)});
   bytes_ += text.size();
-  documents_.push_back({std::move(where), text});
+  documents_.push_back({std::move(where), text, std::move(file)});
 }
 
 void TextCorpus::add_archive(const std::string& path) {
-  FileContent content = FileContent::open(path, kMaxBytes - bytes_);
+  const auto file = std::make_shared<const FileContent>(FileContent::map(path, kMaxBytes - bytes_));
+  const FileContent& content = *file;
   const size_t before = documents_.size();
   if (path.ends_with(".zip")) {
     for (const ZipEntry& entry : zip_entries(content.bytes(), path)) {
@@ -84,8 +85,7 @@ void TextCorpus::add_archive(const std::string& path) {
     }
   } else {
     for (const TarEntry& entry : tar_entries(content.bytes(), path))
-      if (is_text_name(entry.name)) add_text(path + ": " + entry.name, as_text(entry.content));
-    owners_.push_back(std::make_shared<const FileContent>(std::move(content)));
+      if (is_text_name(entry.name)) add_text(path + ": " + entry.name, as_text(entry.content), file);
   }
   if (documents_.size() == before)
     throw Error(ErrorKind::data, {.where = path, .what = "the archive has no texts", .expected = "files whose names end in .txt or .text"});
@@ -106,9 +106,8 @@ void TextCorpus::add_path(const std::string& path, int depth) {
   }
   expect_there(path);
   if (is_archive(path)) return add_archive(path);
-  FileContent content = FileContent::open(path, kMaxBytes - bytes_);
-  add_text(path, as_text(content.bytes()));
-  owners_.push_back(std::make_shared<const FileContent>(std::move(content)));
+  const auto file = std::make_shared<const FileContent>(FileContent::map(path, kMaxBytes - bytes_));
+  add_text(path, as_text(file->bytes()), file);
 }
 
 // At the ends of lines, or at blanks where a line is longer than a part; how does not depend on the number of threads.
@@ -129,6 +128,12 @@ void TextCorpus::cut() {
       begin = end;
     }
   }
+}
+
+void TextCorpus::leave(int64_t part) const {
+  const std::string_view text = part_text(part);
+  const auto& file = documents_[parts_[static_cast<size_t>(part)].document].file;
+  if (file) file->forget(as_bytes(text));
 }
 
 std::vector<std::string> TextCorpus::names() const {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/io/file.h"
+#include "src/io/codec/compress.h"
 
 namespace perigee {
 
@@ -35,6 +35,8 @@ class TextCorpus {
     const Part& at = parts_[static_cast<size_t>(part)];
     return documents_[at.document].text.substr(at.begin, at.end - at.begin);
   }
+  // The part is not read for a while: its pages need not stay in memory.
+  void leave(int64_t part) const;
   int64_t document(int64_t part) const { return static_cast<int64_t>(parts_[static_cast<size_t>(part)].document); }
 
  private:
@@ -42,6 +44,7 @@ class TextCorpus {
   struct Document {
     std::string where;
     std::string_view text;
+    std::shared_ptr<const FileContent> file = nullptr;  // that the text lies in as it is
   };
   struct Part {
     size_t document;
@@ -49,7 +52,7 @@ class TextCorpus {
   };
   void add_path(const std::string& path, int depth);
   void add_archive(const std::string& path);
-  void add_text(std::string where, std::string_view text);
+  void add_text(std::string where, std::string_view text, std::shared_ptr<const FileContent> file = nullptr);
   void cut();
 
   WordForm form_;

@@ -59,12 +59,12 @@ void TrainedVectors::train(const Sequences& sequences, ElementTable labels, cons
 void TrainedVectors::keep(ElementTable labels) {
   const int64_t words = elements_->size(), documents = labels.size();
   training_->finish();
-  const VectorRows& rows = training_->inputs();
+  const VectorRows rows = training_->inputs();
+  const bool subwords = training_->has_subwords();
+  if (documents == 0) training_.reset();  // before vectors get their lengths
   words_ = WordVectors(elements_, rows.slice(0, words));
-  if (training_->has_subwords())
-    words_.set_subwords(rows.slice(words + documents, rows.rows), options_.least_subword, options_.longest_subword);
+  if (subwords) words_.set_subwords(rows.slice(words + documents, rows.rows), options_.least_subword, options_.longest_subword);
   if (documents > 0) documents_ = WordVectors(std::move(labels), rows.slice(words, words + documents));
-  else training_.reset();
 }
 
 std::vector<float> TrainedVectors::infer(std::string_view text, int64_t epochs, double lr) const {

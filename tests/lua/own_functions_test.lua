@@ -175,6 +175,29 @@ function tests.losses_by_output_may_be_functions()
   local function classes_loss(o, t) return pg.cross_entropy(o, t) end
   local function squares(o, t) return ((o - t) ^ 2):mean(2) end
   check_same(parameters(classes_loss, { squares, target = "z", weight = 2 }), wanted)
+  -- Weights may be schedules, and functions.
+  local falls = parameters(classes_loss, { type = "mse", target = "z", weight = pg.linear { from = 2, to = 0 } })
+  assert(not falls["dense2.weight"]:all_close(wanted["dense2.weight"], 1e-3, 1e-4))
+  check_same(parameters(classes_loss, { squares, target = "z", weight = function(now) return 2 + now.step * 0 end }), wanted)
+  check_same(parameters(classes_loss, { type = "mse", target = "z", weight = function(now) return 2 - 2 * now.progress end }), falls)
+end
+
+function tests.weights_of_layers_terms_may_be_schedules_and_functions()
+  local x = pg.data.arrays { x = pg.rand(48, 4):totable() }
+  local function loss(kl)
+    local run = pg.start(pg.experiment {
+      network = pg.sequential { pg.vae { latent = 2, encoder = { pg.dense { 6 } }, decoder = { pg.dense { 4 } }, kl = kl } },
+      loss = "none", target = "x", optimizer = pg.sgd { 0.05 }, data = data_of(x), epochs = 2, seed = 4,
+    }, { folder = false })
+    run:wait(60)
+    return run.progress.loss
+  end
+  local function close(a, b) return math.abs(a - b) < 1e-5 * math.abs(b) end
+  local anneals = loss(function(now) return pg.minimum(1, now.step / 6) end)
+  assert(close(anneals, loss(pg.ramp { length = 6, by = "step", schedule = 1 })))
+  assert(close(loss(function(now) return 0.5 + now.step * 0 end), loss(0.5)))
+  assert(not close(anneals, loss(1)) and not close(anneals, loss(0)))
+  check.raises(function() loss "much" end, "kl")
 end
 
 function tests.a_function_is_a_metric()

@@ -94,14 +94,15 @@ def distributed(folder, text):
 
 
 def by_server(folder, text):
-    """A parameter server."""
-    policy = '{"type": "easgd", "every": 4}'
-    run("train", text, "--out", folder / "served.bin", "--run", folder / "served", "--workers", 2, "--threads", 1, "--size", 16, "--epochs", 40,
-        "--averaging", policy, "--sample", 0)
-    account = books(folder / "served")
-    assert account["missing"] == "0" and account["duplicates"] == "0", account
-    found = [line.split()[1] for line in run("nearest", folder / "served.bin", "sea1", "--count", 14).splitlines()]
-    assert all(word.startswith("sea") for word in found), found
+    """A parameter server; changes of touched rows alone, to a server and among workers."""
+    for name, policy in (("served", {"type": "easgd", "every": 4}), ("pushed", {"type": "async_local", "every": 4, "codec": "nonzero"}),
+                         ("touched", {"type": "periodic", "every": 4, "codec": "nonzero"})):
+        run("train", text, "--out", folder / f"{name}.bin", "--run", folder / name, "--workers", 2, "--threads", 1, "--size", 16, "--epochs", 40,
+            "--averaging", json.dumps(policy), "--sample", 0)
+        account = books(folder / name)
+        assert account["missing"] == "0" and account["duplicates"] == "0", account
+        found = [line.split()[1] for line in run("nearest", folder / f"{name}.bin", "sea1", "--count", 14).splitlines()]
+        assert all(word.startswith("sea") for word in found), (name, found)
 
 
 def as_job(folder, text):

@@ -15,11 +15,8 @@ Boltzmann.__fields = Boltzmann
 
 -- The description of layer `name`, or of the only rbm, among layers in a row.
 local function find(about, name)
-  local names, found, found_name = {}, nil, nil
-  local list = about.network.layers or about.network
-  for _, layer in ipairs(about.layers) do
-    if not layer.name:find(".", 1, true) then names[#names + 1] = layer.name end
-  end
+  local list, names = network.in_row(about)
+  local found, found_name
   for place, layer in ipairs(list) do
     if type(layer) == "table" and layer.type == "rbm" and (name == nil or names[place] == name) then
       if found then where.fail("pg.boltzmann: the model has several layers rbm; name one: pg.boltzmann(model, \"" .. names[place] .. "\")") end

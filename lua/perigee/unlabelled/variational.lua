@@ -22,11 +22,8 @@ end
 
 -- The layers of the network with the names that they have in the model, and the place of the one that draws.
 local function parts_of(about)
-  local list, names, drawn = about.network.layers or about.network, {}, nil
-  for _, layer in ipairs(about.layers) do
-    if not layer.name:find(".", 1, true) then names[#names + 1] = layer.name end
-  end
-  local named = {}
+  local list, names = network.in_row(about)
+  local named, drawn = {}, nil
   if about.network.type == "graph" or #names ~= #list then return named end
   for place, layer in ipairs(list) do
     named[place] = copy(layer, names[place])

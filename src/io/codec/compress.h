@@ -27,13 +27,19 @@ class FileContent {
   static FileContent open(const std::string& path, uint64_t limit,
                           void (*check)(std::span<const std::byte> raw, const std::string& path) = nullptr);
 
+  // The same for what is read piece by piece: what is not compressed stays in its file, which must not become shorter meanwhile, and what is
+  // goes to the cache at once, if there is one.
+  static FileContent map(const std::string& path, uint64_t limit);
+
   std::span<const std::byte> bytes() const { return bytes_; }
   bool from_cache() const { return from_cache_; }
+  // Of a mapped file: whole pages of `piece`, a part of bytes(), leave this process's memory until they are read again.
+  void forget(std::span<const std::byte> piece) const;
 
  private:
   std::shared_ptr<const void> owner_;
   std::span<const std::byte> bytes_;
-  bool from_cache_ = false;
+  bool from_cache_ = false, mapped_ = false;
 };
 
 }  // namespace perigee
