@@ -80,6 +80,22 @@ void Outbox::put(std::span<const std::byte> bytes) {
   }
 }
 
+std::byte* Outbox::reserve(size_t bytes) {
+  assert(stream_ && bytes <= kReserve);
+  static_assert(kReserve <= kBlockBytes);
+  if (open_ && bytes > kBlockBytes - open_->size) {
+    if (error_) open_->size = 0;
+    else submit(flying_ == 0);
+  }
+  if (!open_) open_ = blocks_->take();
+  return open_->bytes.data() + open_->size;
+}
+
+void Outbox::commit(size_t bytes) {
+  assert(open_ && bytes <= kBlockBytes - open_->size);
+  open_->size += bytes;
+}
+
 void Outbox::flush() {
   if (open_ && open_->size > 0 && flying_ == 0 && !error_) submit(true);
 }

@@ -36,6 +36,10 @@ class Outbox {
   void send(std::span<const std::byte> head, std::span<const std::byte> body);
   // Copies; flush() when there is no more to come for now.
   void put(std::span<const std::byte> bytes);
+  // Likewise, but the caller writes the bytes there, at most kReserve of them, and says how many.
+  static constexpr size_t kReserve = size_t{64} << 10;
+  std::byte* reserve(size_t bytes);
+  void commit(size_t bytes);
   void flush();
   void finish();  // hands everything to libuv, because nothing more will come
 

@@ -120,6 +120,8 @@ class Stream : private TlsSink {
 
  private:
   void put(std::span<const std::byte> bytes) override { outbox_.put(bytes); }
+  std::byte* reserve(size_t bytes) override { return outbox_.reserve(bytes); }
+  void commit(size_t bytes) override { outbox_.commit(bytes); }
   uv_stream_t* stream() { return &handle_.stream; }
   int set_up();
   int start_reading();

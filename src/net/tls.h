@@ -1,5 +1,6 @@
-// TLS 1.3 as a state machine: received bytes in, bytes to send out; no socket, no clock. No tickets, no early data, no renegotiation.
-// Its credentials prove the identity of a side.
+// TLS 1.3 as a state machine: received bytes in, bytes to send out; no socket, no clock. No tickets, no early data, no renegotiation,
+// one cipher suite. The handshake is OpenSSL's, the records after it are ours (tls_records.h). Its credentials prove the identity of a
+// side.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +21,9 @@ class TlsSink {
  public:
   virtual ~TlsSink() = default;
   virtual void put(std::span<const std::byte> bytes) = 0;
+  // Memory of so many bytes that are put by filling it and calling commit(), without a copy; null: there is none.
+  virtual std::byte* reserve([[maybe_unused]] size_t bytes) { return nullptr; }
+  virtual void commit([[maybe_unused]] size_t bytes) {}
 };
 
 // The proof of identity that a side shows, and the one that it asks of the other side.
@@ -59,7 +63,8 @@ class Tls {
   void start();  // a client's first words
   // Takes received bytes. They must stay where they are until read() has returned 0.
   void feed(std::span<const std::byte> received);
-  // Goes on with the handshake and decrypts into `out`. 0: everything fed is used up, or state() is no longer handshake or open.
+  // Goes on with the handshake and decrypts into `out`. 0: everything fed is used up, or state() is no longer handshake or open. Behind
+  // what it returns `out` may hold nonsense.
   size_t read(std::span<std::byte> out);
   // Encrypts and puts into the sink; only when open. False: failed.
   bool write(std::span<const std::byte> bytes);

@@ -56,9 +56,7 @@ int PreSharedKeys::find_key(SSL* ssl, const unsigned char* identity, size_t size
 }
 
 bool PreSharedKeys::install(SSL_CTX* context) const {
-  if (SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256") != 1 ||
-      SSL_CTX_set_session_id_context(context, kSuite, sizeof kSuite) != 1)
-    return false;
+  if (SSL_CTX_set_session_id_context(context, kSuite, sizeof kSuite) != 1) return false;
   SSL_CTX_set_app_data(context, const_cast<PreSharedKeys*>(this));
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
                      [](int, X509_STORE_CTX*) { return 0; });  // no certificate is good
