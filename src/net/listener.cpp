@@ -7,6 +7,7 @@
 
 #include "src/core/error.h"
 #include "src/net/address.h"
+#include "src/net/loopback.h"
 
 namespace perigee {
 namespace {
@@ -47,6 +48,8 @@ struct Listener::Impl {
     int status = uv_tcp_bind(&handle.tcp, target, 0);
     if (status == UV_EAFNOSUPPORT && wanted.host.empty() && numeric_address({"0.0.0.0", wanted.port}, &at))
       status = uv_tcp_bind(&handle.tcp, target, 0);  // a machine without IPv6
+    uv_os_fd_t fd = -1;
+    if (status == 0 && is_loopback(target) && uv_fileno(&handle.handle, &fd) == 0) tune_for_loopback(fd);
     if (status == 0) status = listen();
     int size = sizeof at;
     if (status == 0) status = uv_tcp_getsockname(&handle.tcp, reinterpret_cast<sockaddr*>(&at), &size);

@@ -10,16 +10,13 @@
 #include <utility>
 
 #include "src/net/address.h"
+#include "src/net/loopback.h"
 
 namespace perigee {
 namespace {
 
 constexpr unsigned kUserTimeoutMs = 5000;  // unanswered writes; libuv has no call for it, and keepalive never fires under writes
 constexpr unsigned kKeepaliveS = 5;
-// Between processes of one machine what is under way should still be in the cache when it is read: with the system's 4 MB it comes back
-// from memory, at twice the CPU time per byte. The system doubles the number, and says that there is room when a third is free: then a
-// write of 128 KB nearly always goes at once, without a second wake-up and without a copy for later.
-constexpr int kLoopbackSendBuffer = 256 << 10;
 // Through a network: what the system has taken and not yet sent goes before anything urgent. Its own bound is 4 MB, 16 s at 2 Mbit/s,
 // and a sender of large data then looks dead. This and one write of 128 KB are 0.4 s; what is sent and unanswered, the window, is not
 // bounded by it.
@@ -88,7 +85,7 @@ int Stream::set_up() {
     uv_tcp_keepalive(&handle_.tcp, 1, kKeepaliveS);
     const int fd = descriptor();
     if (fd >= 0) setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof kUserTimeoutMs);
-    if (fd >= 0 && is_loopback(remote())) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kLoopbackSendBuffer, sizeof kLoopbackSendBuffer);
+    if (fd >= 0 && is_loopback(remote())) tune_for_loopback(fd);
     else if (fd >= 0) setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof kUnsentBytes);
   }
   return start_reading();
@@ -196,9 +193,11 @@ void Stream::connect_next() {
     handle_.handle.data = this;
     return uv_pipe_connect(&connect_request_, &handle_.pipe, path_.c_str(), done);
   }
-  uv_tcp_init(loop().handle(), &handle_.tcp);
+  int status = uv_tcp_init_ex(loop().handle(), &handle_.tcp, remote()->sa_family);
+  if (status != 0) uv_tcp_init(loop().handle(), &handle_.tcp);  // no such socket: a handle to be closed all the same
   handle_.handle.data = this;
-  const int status = uv_tcp_connect(&connect_request_, &handle_.tcp, remote(), done);
+  if (status == 0 && is_loopback(remote())) tune_for_loopback(descriptor());
+  if (status == 0) status = uv_tcp_connect(&connect_request_, &handle_.tcp, remote(), done);
   if (status != 0) on_connect(status);
 }
 

@@ -1,8 +1,12 @@
 // src/net as a server uses it that is not the cluster: lines that come back, with TLS and without, from peers that are slow, many,
 // half open or wrong.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -35,6 +39,30 @@ TEST_P(NetTest, LinesComeBackInOrder) {
   for (const std::string& line : said) ASSERT_TRUE(client.at(id).say(line));
   ASSERT_TRUE(run_until(loop_, [&] { return client.lines[id].size() == said.size(); }));
   EXPECT_EQ(client.lines[id], said);
+}
+
+// Both ends within the machine, from their first packet on: pacing that has begun stays.
+TEST_P(NetTest, NothingIsPacedWithinTheMachine) {
+  EchoServer server(loop_, credentials());
+  LineNode client(loop_, credentials());
+  client.dial(server.streams.listen("127.0.0.1:0"));
+  ASSERT_TRUE(run_until(loop_, [&] { return !client.ready.empty(); }));
+  int sockets = 0;
+  for (int fd = 3; fd < 100; ++fd) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0 || address.ss_family != AF_INET) continue;
+    std::array<char, 16> congestion{};
+    size = congestion.size();
+    ASSERT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion.data(), &size), 0);
+    EXPECT_STREQ(congestion.data(), "reno");
+    int room = 0;
+    size = sizeof room;
+    ASSERT_EQ(getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, &size), 0);
+    EXPECT_EQ(room, 2 * 512 << 10);
+    ++sockets;
+  }
+  EXPECT_EQ(sockets, 3);  // the listener's, the server's and the client's
 }
 
 TEST_P(NetTest, AUnixSocketIsAStreamToo) {
