@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Writes files that include others, so that those are compiled together. Most of the time of compiling a file goes into its headers and
+templates: many files cost little more than one.
+
+    combine.py SOURCE BUILD COMBINED NAME FOLDER FILE:FILE…    prints what to compile in place of FOLDER's
+                                                               files, relative to it
+
+SOURCE and BUILD are the roots of the tree and of the build, COMBINED is true or false. Files of an area of the tree, such as src/nn, come
+together in the order that they are given in. One that defines a macro for a header stays alone.
+"""
+import os
+import re
+import sys
+from pathlib import Path
+
+UNIT_BYTES = 64000  # about what compiles in 3 s: two cores share the units evenly, and one that was edited is not waited for long
+
+
+def areas_of(source, files):
+    """{area: files} and the files that stay alone."""
+    areas, alone = {}, []
+    for file in files:
+        if re.search(r'^#define[^\n]*\n+#include', (source / file).read_text(), re.MULTILINE):
+            alone.append(file)
+        else:
+            areas.setdefault('_'.join(Path(file).parts[:-1][:2]), []).append(file)
+    return areas, alone
+
+
+def cut(source, files):
+    """The files in parts of about the same size."""
+    sizes = [(source / file).stat().st_size for file in files]
+    count = max(1, round(sum(sizes) / UNIT_BYTES))
+    parts = [[] for _ in range(count)]
+    for number, file in enumerate(files):
+        parts[sum(sizes[:number]) * count // sum(sizes)].append(file)
+    return [part for part in parts if part]
+
+
+def write(path, text):
+    if not path.exists() or path.read_text() != text:  # else nothing is compiled again
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def main(source, build, combined, name, folder, files):
+    files = [os.path.normpath(os.path.join(folder, file)) for file in files.split(':')]
+    areas, units = areas_of(source, files) if combined == 'true' else ({}, files)
+    for area, members in areas.items():
+        for number, part in enumerate(cut(source, members)):
+            unit = build / 'combined' / f'{name}_{area}_{number}.cpp'
+            write(unit, ''.join(f'#include "{file}"\n' for file in part))
+            units.append(unit)
+    for unit in units:
+        print(os.path.relpath(source / unit, source / folder))
+
+
+if __name__ == '__main__':
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])
