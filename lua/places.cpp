@@ -7,8 +7,16 @@
 namespace perigee {
 namespace {
 
-[[noreturn]] void refuse(std::string what, std::string got, std::string expected) {
-  throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
+[[noreturn]] void refuse(std::string what, std::string got, std::string expected, std::string hint = "") {
+  throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected), .hint = std::move(hint)});
+}
+
+// Batches of one example are indexed as if they were the example, and places as if they counted from 0.
+std::string hint_of_place(int64_t place, int dim, const Array& x) {
+  if (place == 0) return "places count from 1";
+  if (dim != 0 || x.view.rank < 2 || x.view.dims[0] != 1 || place > x.view.dims[1] || place < -x.view.dims[1]) return "";
+  return "the first dimension has one entry, and place " + std::to_string(place) + " of the second is x[{ 1, " + std::to_string(place) +
+         " }]";
 }
 
 // The place from 0. Error when it lies more than `slack` beyond an end.
@@ -16,7 +24,8 @@ int64_t from_zero(int64_t place, int64_t size, int64_t slack, int dim, const Arr
   const int64_t from_start = place > 0 ? place - 1 : place < 0 ? place + size : -1;
   if ((place == 0 && slack == 0) || from_start < -slack || from_start >= size + slack)
     refuse("index " + std::to_string(place) + " lies outside dimension " + std::to_string(dim + 1), x.text(),
-           size == 0 ? "none: the dimension is empty" : "1 to " + std::to_string(size) + ", or -1 to -" + std::to_string(size));
+           size == 0 ? "none: the dimension is empty" : "1 to " + std::to_string(size) + ", or -1 to -" + std::to_string(size),
+           hint_of_place(place, dim, x));
   return from_start;
 }
 

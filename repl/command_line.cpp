@@ -36,7 +36,7 @@ std::vector<std::string> long_options(const CLI::App& app) {
 
 void say(const std::string& text) { std::fprintf(stderr, "perigee: %s\n", text.c_str()); }
 
-// What others call our commands, and what is run by being named, elsewhere.
+// Names that others have for our commands; files that are run by being named elsewhere.
 std::string other_command(const std::string& word) {
   constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
       {"fit", "train"},        {"run", "train"},     {"start", "train"},       {"test", "eval"},     {"evaluate", "eval"},

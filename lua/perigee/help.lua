@@ -243,7 +243,7 @@ help.source_examples = {
   text = 'pg.data.text { "shakespeare.txt", context = 64, parts = { train = 0.9, test = 0.1 } }.train',
 }
 
--- What pg.data is: its sources with a sentence each, an example, and what becomes of a source.
+-- The text of ?pg.data: its sources with a sentence each, an example, and what becomes of a source.
 local function sources_text(members, width)
   local names, widest = {}, 0
   for name in pairs(members) do
@@ -362,7 +362,7 @@ local function fail(name)
   error(("there is no help for '%s'%s"):format(name, hint ~= "" and "; " .. hint or ""), 0)
 end
 
----What a value is called, and the methods that it has beside those that everybody knows.
+---The word for a value, and the methods that it has beside those that everybody knows.
 ---@param value any
 ---@return string, table?
 function help.kind_of(value)

@@ -212,7 +212,7 @@ end
 local Model = {}
 Model.__fields = Model
 
--- What a trained model is asked for that it does not have.
+-- Names that a trained model is asked for and does not have, and what there is instead.
 local model_instead = {
   network = "print(model) and model:summary() show the layers, model:parameters() has the tensors by name",
   layers = "model:summary() lists the layers, model:parameters() has the tensors by name",

@@ -382,7 +382,7 @@ for _, name in ipairs(kSections) do is_section[name] = true end
 
 where.methods("run", methods, function(value) return state_of[value] ~= nil end)
 
--- What a run is asked for that it does not have.
+-- Names that a run is asked for and does not have, and what there is instead.
 local run_instead = {
   loss = 'run.progress shows it, run:plot "loss" draws it, run.curves.loss has its points',
   accuracy = 'run.progress shows it, run:plot "accuracy" draws it',

@@ -55,7 +55,7 @@ meta.__fields = Source
 local function description_of(self) return debug.getfenv(self) end
 source.description = description_of
 
--- What data are asked for elsewhere.
+-- Names that data have elsewhere, and what there is instead.
 local source_instead = {
   shuffle = "a job shuffles unless it says data = { shuffle = false }; for batches: source:batches(32, { shuffle = true })",
   columns = "source:fields() tells the columns of x",

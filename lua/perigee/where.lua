@@ -89,7 +89,7 @@ end
 
 local originals = setmetatable({}, { __mode = "k" }) -- by the function that stands for it
 
----What a method was before where.methods: for help, which reads its parameters and the comment above it.
+---The function that a method was before where.methods: for help, which reads its parameters and the comment above it.
 ---@param f function
 ---@return function
 function where.original(f) return originals[f] or f end

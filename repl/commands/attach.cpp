@@ -8,7 +8,6 @@
 #include "repl/console/console.h"
 #include "src/core/error.h"
 #include "src/io/file.h"
-#include "src/io/nearby.h"
 
 namespace perigee {
 namespace {

@@ -13,7 +13,6 @@
 #include "repl/signals.h"
 #include "src/core/error.h"
 #include "src/io/file.h"
-#include "src/io/nearby.h"
 #include "src/run/run_file.h"
 #include "src/run/run_folder.h"
 

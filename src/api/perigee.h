@@ -459,7 +459,7 @@ PERIGEE_API int64_t perigee_prediction_labels(const perigee_prediction* predicti
                                               const int64_t** labels) PERIGEE_NOEXCEPT;
 /* A list of what `perigee predict --json` prints: {"index": 0, "class": 2, "label": "emu", "probabilities": [...]}. */
 PERIGEE_API perigee_status perigee_prediction_json(perigee_prediction* prediction, char** json) PERIGEE_NOEXCEPT;
-/* What one should know of the records, a line each: categories that the training data had not, and rows that were left out. */
+/* Remarks on the records, a line each: categories that the training data had not, and rows that were left out. */
 PERIGEE_API int32_t perigee_prediction_warning_count(const perigee_prediction* prediction) PERIGEE_NOEXCEPT;
 /* Null where there is no such warning. Lives as long as the prediction. */
 PERIGEE_API const char* perigee_prediction_warning(const perigee_prediction* prediction, int32_t index) PERIGEE_NOEXCEPT;

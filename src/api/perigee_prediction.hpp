@@ -61,7 +61,7 @@ class prediction {
   // From a model that was trained with ctc: the labels that it reads in an example.
   const std::vector<int64_t>& labels(int64_t example) const { return labels_.at(static_cast<size_t>(example)); }
   const std::string& json() const { return json_; }  // as `perigee predict --json` prints them, in a list
-  // What one should know of the records, a line each: categories that the training data had not, rows that were left out.
+  // Remarks on the records, a line each: categories that the training data had not, rows that were left out.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:

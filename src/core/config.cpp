@@ -31,7 +31,7 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-// What is missing is told in the words of help.
+// A missing option is told in the words of help.
 std::string doc_of(const Schema* schema, std::string_view key) {
   const Option* option = schema != nullptr ? schema->find(key) : nullptr;
   return option != nullptr && *option->doc != 0 ? std::string(key) + ": " + option->doc : "";

@@ -6,7 +6,6 @@
 
 #include "src/data/transform.h"
 #include "src/io/file.h"
-#include "src/io/nearby.h"
 
 namespace perigee {
 namespace {

@@ -23,10 +23,10 @@ struct CsvTable {
 // `text` must outlive the table.
 CsvTable parse_csv(std::string_view text, const std::string& where, char delimiter, bool header);
 
-// Of columns with one name those after the first get their number, from 0, behind it: "a", "a_1". Empty names stay. The first name that several
+// Tells columns of one name apart: those after the first get their number, from 0, behind it: "a", "a_1". Empty names stay. The first name that several
 // columns have; empty: none.
 std::string tell_apart(std::vector<std::string>& names);
-// What is then said: "two columns are called 'a'; ...".
+// The warning about it: "two columns are called 'a'; ...".
 std::string line_of_equal_names(const std::string& where, const std::string& name);
 
 // `delimiter = ";"` as a hint where the first line has more of another delimiter; else empty.

@@ -15,7 +15,6 @@
 
 #include "src/core/error.h"
 #include "src/io/confined.h"
-#include "src/io/nearby.h"
 #include "src/io/parts_file.h"
 #include "src/io/store/store.h"
 
@@ -136,6 +135,19 @@ bool folder_exists(const std::string& given) {
   if (is_store_path(path)) return stat_stored(path).kind == StoredKind::folder;
   struct stat info {};
   return stat_for_reading(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+std::string nearby_hint(const std::string& path) {
+  constexpr size_t kMostNames = 10000;
+  namespace fs = std::filesystem;
+  std::string plain = path;
+  while (plain.size() > 1 && plain.ends_with('/')) plain.pop_back();
+  const fs::path parent = fs::path(plain).parent_path();
+  std::vector<std::string> names;
+  std::error_code status;
+  for (const auto& entry : fs::directory_iterator(parent.empty() ? fs::path(".") : parent, status))
+    if (names.size() < kMostNames) names.push_back(entry.path().filename().string());
+  return nearest_hint(fs::path(plain).filename().string(), names);
 }
 
 void expect_there(const std::string& given) {

@@ -21,6 +21,8 @@ bool folder_exists(const std::string& path);
 
 // Error(data) when nothing is there, with the nearest names of the folder, or where relative paths start.
 void expect_there(const std::string& path);
+// "did you mean 'kept'?": names beside a path that leads to nothing, as they are written there, that are like its own; empty where none is.
+std::string nearby_hint(const std::string& path);
 
 // Error(data) when it cannot be read or is no regular file; Error(resources) when it is larger than `limit` bytes.
 Bytes read_file(const std::string& path, uint64_t limit = uint64_t{1} << 36);

@@ -15,7 +15,6 @@
 #include "src/io/confined.h"
 #include "src/io/encoding.h"
 #include "src/io/image.h"
-#include "src/io/nearby.h"
 #include "src/io/npy.h"
 #include "src/io/sound/sound.h"
 

@@ -36,7 +36,7 @@ local function apply(name, attrs, ...)
 end
 tensor.apply = apply
 
--- What x.sum() lacks.
+-- The advice for x.sum(), which lacks its object.
 local function colon_hint(name, x)
   return x == nil and methods[name] and ("; a method is called with a colon: x:%s()"):format(name) or ""
 end

@@ -11,7 +11,6 @@
 #include "src/data/sources/picture_options.h"
 #include "src/io/confined.h"
 #include "src/io/image.h"
-#include "src/io/nearby.h"
 #include "src/io/store/store.h"
 
 namespace perigee {

@@ -146,6 +146,9 @@ CASES = [
     command("a setting that others have", ("train", "kept.lua", "--set", "batch_size=3"), "--set batch_size", "there is no 'batch_size' here", "data = {"),
     command("a setting of the data that others have", ("train", "kept.lua", "--set", "data.batch_size=3"), "--set data.batch_size", "there is no 'batch_size' here",
             "did you mean 'batch'?", ("batch_size", "batch")),
+    # places of tensors
+    prompt("a batch of one as its example", "x = pg.ones(1, 3) return x[2]", "index 2 lies outside dimension 1; got f32[1x3]", "x[{ 1, 2 }]", ("x[2]", "x[{ 1, 2 }]")),
+    prompt("a place from 0", "x = pg.ones(3) return x[0]", "index 0 lies outside dimension 1", "places count from 1", ("[0]", "[1]")),
     # a loaded model, a run, a source
     prompt("a run's loss", 'run = pg.start("kept.lua", { folder = false }) return run.loss', "a run has no 'loss'", "run.progress shows it", (".loss", ".progress")),
     prompt("a run's training", 'run = pg.start("kept.lua", { folder = false }) run:train()', "a run has no 'train'", "run:wait()", (":train()", ":wait()")),
