@@ -1,5 +1,5 @@
 // Deliberate bugs, to test the tests: each is a place where the code goes wrong when planted() says so. The product is compiled without
-// them: planted() is then a constant false and nothing of them is left. The simulator must catch nearly all of them
+// them: planted() is then a constant false and nothing of them is left. The simulator must catch them all
 // (tests/cluster/simulator/planted.cpp).
 #pragma once
 
