@@ -15,6 +15,13 @@
 
 namespace perigee {
 
+// A field that lies on the picture Field::of, and goes along where a transform moves that.
+enum class OnPicture : uint8_t {
+  none,
+  boxes,  // f32 [most, 5]: left, top, right, bottom in pixels, and the class; -1: no box is there
+  mask    // i64 [height, width]: the class of each pixel
+};
+
 // One array of each example: "x", "y", or a name of the data's own.
 struct Field {
   std::string name;
@@ -25,6 +32,7 @@ struct Field {
   // How it serves the field `of`; a weight without one is of all targets. A job may say more (data.lengths, data.masks, data.weights).
   FieldRole role = FieldRole::none;
   std::string of = {};
+  OnPicture on_picture = OnPicture::none;
 };
 
 // Which example, and what its random draws depend on: the same whatever worker, thread, batch or resume.

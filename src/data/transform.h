@@ -1,6 +1,7 @@
 // A step of `map` on one field of each example. Random transforms draw from the example, never from a generator with a state.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -29,6 +30,13 @@ class Draw {
   PhiloxBlock block_ = {};
 };
 
+// to(x, y) = from(u, v), u = (m0 x + m1 y + m2) / d, v = (m3 x + m4 y + m5) / d, d = m6 x + m7 y + 1, in pixels.
+using PlaneMap = std::array<double, 8>;
+inline constexpr PlaneMap kPlaneAsItIs = {1, 0, 0, 0, 1, 0, 0, 0};
+
+// Whether what a picture shows gets other places; told: placed() says which.
+enum class Motion : uint8_t { none, told, untold };
+
 class Transform {
  public:
   virtual ~Transform() = default;
@@ -38,6 +46,9 @@ class Transform {
   virtual void apply(const std::byte* in, std::byte* out, Draw& draw) const = 0;
   // The same for a field of which `steps` steps of the last axis count, -1 for all; `steps` becomes that of the output.
   virtual void apply_steps(const std::byte* in, std::byte* out, int64_t* /*steps*/, Draw& draw) const { apply(in, out, draw); }
+  virtual Motion motion() const { return Motion::none; }
+  // Where the pixels of apply()'s result come from, for the same draws.
+  virtual PlaneMap placed(Draw& /*draw*/) const { return kPlaneAsItIs; }
   // False: the result depends on the input alone.
   virtual bool draws() const { return true; }
   // The values fitted to the data, null when there are none; given back as the option "fitted" they make the same transform.

@@ -26,6 +26,10 @@ inline constexpr const char* kImageSuffixes = "jpg, png, bmp, gif, webp, tif";  
 // pixels, or 2^24 and more than 16 a byte of the file. Error(resources) when the library is not installed.
 void decode_image(std::span<const std::byte> bytes, const std::string& where, int64_t channels, Picture& image);
 
+// The numbers that the pixels of a PNG are stored as: grey of 8 bits, or places in a palette. One channel, as it lies in the file. Error(data)
+// for any other kind of file.
+void decode_classes(std::span<const std::byte> bytes, const std::string& where, Picture& image);
+
 // A rectangle of a picture, in its pixels.
 struct ImagePart {
   double top = 0, left = 0, height = 0, width = 0;
@@ -61,6 +65,12 @@ struct FitOptions {
   float scale = 1, fill = 0;
   bool scaled = true;  // as in WantedPart
 };
+// Which part of a picture of `from_height` x `from_width` it takes, `chosen` if there is one, and where in the result that stands.
+struct FitPlace {
+  ImagePart part;
+  int64_t top = 0, left = 0, height = 0, width = 0;
+};
+FitPlace fit_place(int64_t from_height, int64_t from_width, const FitOptions& fit, const ImagePart* chosen = nullptr);
 // Decodes and resizes; `choose`: another part than `fit` takes, or null. `image` is memory to be used again.
 void fit_image(std::span<const std::byte> bytes, const std::string& where, int64_t channels, const FitOptions& fit,
                const ChoosePart* choose, Picture& image, float* planes);

@@ -83,7 +83,7 @@ std::span<const char* const> reading_options(const std::string& type) {
   if (type == "text") return kText;
   if (type == "documents") return kDocuments;
   if (type == "text_pairs") return kTextPairs;
-  if (type == "images") return kImages;
+  if (type == "images" || type == "objects") return kImages;
   if (type == "audio") return kAudio;
   return {};
 }
@@ -171,7 +171,8 @@ RecordReader::RecordReader(const ModelSpec& spec, const Json& job, const Json& f
       fitted_(fitted),
       description_(data_description(job, fitted)),
       leaf_(innermost(description_)) {
-  if (const Json* fit = leaf_.find("fit"); type_of(leaf_) == "images" && fit != nullptr && *fit == Json("random")) {
+  if (const Json* fit = leaf_.find("fit");
+      (type_of(leaf_) == "images" || type_of(leaf_) == "objects") && fit != nullptr && *fit == Json("random")) {
     leaf_.set("fit", "crop");  // what is judged or asked about is not drawn
     for (const char* key : {"area", "ratio"}) leaf_.erase(key);
   }
@@ -348,7 +349,7 @@ Records RecordReader::from_image(std::span<const std::byte> bytes, const std::st
     throw Error(ErrorKind::usage, {name, "the model does not take images", "an image", shape.text(),
                                    is_table() ? "give a table with the columns of the training data: .csv or .json" : ""});
   const Config leaf(leaf_, name, ErrorKind::data);
-  const bool images = leaf_type() == "images";
+  const bool images = leaf_type() == "images" || leaf_type() == "objects";
   Picture image;
   const auto of_size = [&](int64_t height, int64_t width) {
     Tensor values(Dtype::f32, {1, shape[0], height, width});

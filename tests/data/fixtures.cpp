@@ -92,6 +92,32 @@ void image_files(const std::string& folder) {
   }
 }
 
+void object_files(const std::string& folder) {
+  for (const char* name : {"a", "b"}) {
+    write_file(folder + "/shown/" + name + ".png", png_of(gradient(3, 12, 16)));
+    write_file(folder + "/shown_masks/" + name + ".png", png_of(gradient(1, 12, 16)));
+  }
+  write_file(folder + "/boxes.csv",
+             as_bytes("file,left,top,right,bottom,class\na.png,1,2,9,8,cat\nb.png,0,0,16,12,dog\na.png,3,3,6,11,dog\n"));
+}
+
+// By h5py 3.16, with gzip: x is [6, 4] of 0, 0.25, ..., y is 0 1 2 0 1 2, and g/z is [3, 2, 2] of 0, 1, ... as u1 in chunks.
+constexpr std::string_view kHdf5 =
+    "1f8b0800000000000203ed96bf4bc34014c7df5dda1ad246da52a828d22282824b07670dd84a17514a719252ad56dc1ca34b33eae6e8227474145cba"
+    "e9e4aa38092e45c57fc0450aa2df3477fd11287410ac705ff8e4ddbbdce55edebb0b39cd67574d63d2e0ba4e52df429998e767447feb29f5b59ecf16"
+    "38d93cde3b50cae0c48842118261f6b59826fca314eff3f7573431609e86d6c15ad56c878007b05922ce190b897b01b99ecfd712c462e994f0d394d4"
+    "2959432b88683543c79b68ec867963cb72a13a8dbcee831f45afe52ce1b24c640107d4c12d6802b288a2200d32c0021ba00c0e81034ec01938077570"
+    "09ae40c3eae43a815cb36eaea5d522c4a23a7572db9bd30551df09197083fead1e9e3f175deb6e13b18d3bede18fc4f19ddcf2f9df0b6dd3cc758f04"
+    "82e41a637219eeb303fbdd328a5722d2bd3286c3e845d1ddc8db05d6a73092071e03ddc992f6c4da9f97e9c27c778a855c8e21287f25a2433e232ebe"
+    "7ae3be1c0dd24cacdfe7032c2325252525252525252525a551935daa947777aadb7b9531a22d9ab64bafcdb797aafb1fdfa2b91f9a6ec67f30110000";
+
+void hdf5_file(const std::string& folder) {
+  Bytes packed;
+  for (size_t i = 0; i < kHdf5.size(); i += 2)
+    packed.push_back(static_cast<std::byte>(std::stoi(std::string(kHdf5.substr(i, 2)), nullptr, 16)));
+  write_file(folder + "/a.h5", gunzip(packed, "a.h5", 1 << 20));
+}
+
 }  // namespace
 
 std::map<std::string, Json> source_examples(const std::string& folder) {
@@ -100,6 +126,8 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
   cifar_file(folder);
   csv_file(folder);
   image_files(folder);
+  object_files(folder);
+  hdf5_file(folder);
   for (const char* name : {"cold/1.txt", "cold/2.txt", "warm/1.txt", "warm/2.txt"})
     write_file(folder + "/talk/" + name, as_bytes(std::string("It is ") + name + ", they say."));
   sound_files(folder);
@@ -122,12 +150,15 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
       {"documents", parse(R"({"type":"documents","file":"talk","length":5,"folds":2,"fold":2})")},
       {"text_pairs", parse(R"({"type":"text_pairs","file":"said.tsv","input":"asked","output":"answered"})")},
       {"host", parse(R"({"type":"host","name":"drawn"})")},  // the test puts it in scope
+      {"hdf5", parse(R"({"type":"hdf5","file":"a.h5","x":"/x","y":"/y"})")},
       {"idx", parse(R"({"type":"idx","x":"x.idx.gz","y":"y.idx"})")},
       {"images", parse(R"({"type":"images","folder":"pets","size":[6,7]})")},
       {"balanced", parse(R"({"type":"balanced","source":)" + digits + "}")},
       {"cutmix", parse(R"({"type":"cutmix","source":)" + digits + "}")},
       {"mixup", parse(R"({"type":"mixup","source":)" + digits + "}")},
       {"masked_lm", parse(R"({"type":"masked_lm","source":{"type":"text","file":"t.txt","context":6,"targets":"none"}})")},
+      {"objects",
+       parse(R"({"type":"objects","folder":"shown","boxes":"boxes.csv","masks":"shown_masks","size":[6,8],"fit":"pad","most":3})")},
       {"k_fold", parse(R"({"type":"k_fold","folds":3,"fold":1,"source":)" + digits + "}")},
       {"map", parse(R"({"type":"map","transforms":[{"type":"shift"}],"source":)" + digits + "}")},
       {"mnist", real ? parse(R"({"type":"mnist","part":"test"})") : Json()},

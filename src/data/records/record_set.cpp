@@ -34,6 +34,7 @@ StoredField field_of(const Config& config) {
     config.fail("class_names", "are not as many as the classes");
   stored.field.role = static_cast<FieldRole>(config.integer_in("role", 0, static_cast<int64_t>(FieldRole::weight), 0));
   stored.field.of = config.string("of", "");
+  stored.field.on_picture = static_cast<OnPicture>(config.integer_in("on_picture", 0, static_cast<int64_t>(OnPicture::mask), 0));
   return stored;
 }
 
@@ -83,6 +84,7 @@ Json fields_json(const RecordFields& all) {
     if (!field.class_names.empty()) json.set("class_names", std::move(names));
     if (field.role != FieldRole::none) json.set("role", static_cast<int64_t>(field.role));
     if (!field.of.empty()) json.set("of", field.of);
+    if (field.on_picture != OnPicture::none) json.set("on_picture", static_cast<int64_t>(field.on_picture));
     list.push(std::move(json));
   }
   return list;

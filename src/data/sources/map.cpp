@@ -1,10 +1,11 @@
 // {"type": "map", "source": {...}, "transforms": [{"type": "standardize"}, {"type": "flip", "field": "x"}, ...]}
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "src/data/sound/rated.h"
 #include "src/data/streams.h"
-#include "src/data/transform.h"
+#include "src/data/transforms/carried.h"
 
 namespace perigee {
 namespace {
@@ -17,18 +18,38 @@ struct Step {
   std::shared_ptr<const Transform> transform;
   size_t field = 0;
   uint64_t stream = 0;
-  int64_t lengths = -1;  // the field that says how many steps of it are there
+  int64_t lengths = -1;              // the field that says how many steps of it are there
+  std::vector<size_t> carried = {};  // fields that lie on the picture that it moves
 };
+
+std::vector<size_t> fields_on(const std::vector<Field>& fields, const std::string& picture) {
+  std::vector<size_t> found;
+  for (size_t f = 0; f < fields.size(); ++f)
+    if (fields[f].on_picture != OnPicture::none && fields[f].of == picture) found.push_back(f);
+  return found;
+}
 
 class MapSource : public DataSource, public StreamedSource, public RatedSource {
  public:
-  MapSource(SourcePtr inner, std::vector<Step> steps) : inner_(std::move(inner)), steps_(std::move(steps)), fields_(inner_->fields()) {
+  MapSource(SourcePtr inner, std::vector<Step> steps, double visible)
+      : inner_(std::move(inner)), steps_(std::move(steps)), fields_(inner_->fields()), visible_(visible) {
     widest_.resize(fields_.size());
     last_.resize(fields_.size());
+    const auto changes = [&](size_t field, Field output, const Step& step) {
+      widest_[field] = std::max(widest_[field], padded_bytes(fields_[field]));
+      fields_[field] = std::move(output);
+      last_[field] = &step;
+    };
     for (const Step& step : steps_) {
-      widest_[step.field] = std::max(widest_[step.field], padded_bytes(fields_[step.field]));
-      fields_[step.field] = step.transform->output();
-      last_[step.field] = &step;
+      const Field output = step.transform->output();
+      for (const size_t f : step.carried) {
+        Field carried = fields_[f];
+        const int rank = output.shape.rank();
+        if (carried.on_picture == OnPicture::mask) carried.shape = {output.shape[rank - 2], output.shape[rank - 1]};
+        sizes_.push_back({fields_[step.field].shape, output.shape});
+        changes(f, std::move(carried), step);
+      }
+      changes(step.field, output, step);
     }
     for (const size_t bytes : widest_) scratch_bytes_ += 2 * bytes;
   }
@@ -51,15 +72,25 @@ class MapSource : public DataSource, public StreamedSource, public RatedSource {
       free += 2 * widest_[f];
     }
     inner_->read(key, {now, fields_.size()});
+    const auto target = [&](const Step& step, size_t field) { return &step == last_[field] ? slots[field] : other[field]; };
+    const Change* sizes = sizes_.data();
     for (const Step& step : steps_) {
-      std::byte* to = &step == last_[step.field] ? slots[step.field] : other[step.field];
+      if (!step.carried.empty()) {
+        Draw again(key, step.stream);
+        const PlaneMap map = step.transform->placed(again);
+        for (const size_t f : step.carried) {
+          std::byte* to = target(step, f);
+          carry(f, map, *sizes++, now[f], to);
+          other[f] = std::exchange(now[f], to);
+        }
+      }
+      std::byte* to = target(step, step.field);
       Draw draw(key, step.stream);
       int64_t steps = -1;
       if (step.lengths >= 0) std::memcpy(&steps, now[step.lengths], sizeof steps);
       step.transform->apply_steps(now[step.field], to, &steps, draw);
       if (step.lengths >= 0) std::memcpy(now[step.lengths], &steps, sizeof steps);
-      other[step.field] = now[step.field];
-      now[step.field] = to;
+      other[step.field] = std::exchange(now[step.field], to);
     }
   }
 
@@ -72,6 +103,22 @@ class MapSource : public DataSource, public StreamedSource, public RatedSource {
   }
 
  private:
+  // The shapes of a picture before and after a step.
+  struct Change {
+    Shape before, after;
+  };
+
+  void carry(size_t field, const PlaneMap& map, const Change& picture, const std::byte* from, std::byte* to) const {
+    const int before = picture.before.rank(), after = picture.after.rank();
+    const int64_t height = picture.after[after - 2], width = picture.after[after - 1];
+    if (inner_->fields()[field].on_picture == OnPicture::boxes)
+      carry_boxes(reinterpret_cast<const float*>(from), inner_->fields()[field].shape[0], map, height, width, visible_,
+                  reinterpret_cast<float*>(to));
+    else
+      carry_mask(reinterpret_cast<const int64_t*>(from), picture.before[before - 2], picture.before[before - 1], map, height, width,
+                 reinterpret_cast<int64_t*>(to));
+  }
+
   Json fitted_with(Json inner) const {
     Json transforms = Json::array();
     bool any = false;
@@ -93,6 +140,8 @@ class MapSource : public DataSource, public StreamedSource, public RatedSource {
   std::vector<size_t> widest_;     // bytes that one of a field's scratch buffers needs; 0: no step changes it
   std::vector<const Step*> last_;  // the step whose output is the field's
   size_t scratch_bytes_ = 0;
+  std::vector<Change> sizes_;  // of the picture, for each field that each step carries along
+  double visible_;
 };
 
 // Nested maps must not draw the same numbers: how many lie below this one.
@@ -120,29 +169,35 @@ SourcePtr open(const Config& config, const std::string& folder) {
   if (inner->fields().size() > kMaxFields) config.fail("source", "has too many fields", std::to_string(inner->fields().size()));
   const Json* list = config.raw("transforms");
   if (list == nullptr || !list->is_array()) config.fail("transforms", "must be a list of transforms");
+  const double visible = config.number("visible");
   const uint64_t depth = depth_below(config.json());
   std::vector<Step> steps;
   for (size_t i = 0; i < list->as_array().size(); ++i) {
     const Config described = config.element(list->as_array()[i], "transforms[" + std::to_string(i) + "]");
     const TransformDef& def = find_transform(described);
     const Config each = described.with(def.schema);
-    const MapSource before(inner, steps);
+    const MapSource before(inner, steps, visible);
     Step step;
     step.field = field_index(before, each.string("field", def.field), each.where());
     step.stream = depth << 32 | i;
     step.lengths = lengths_of(before.fields(), before.fields()[step.field].name);
     step.transform = def.open(each, before, step.field);
+    if (step.transform->motion() != Motion::none) step.carried = fields_on(before.fields(), before.fields()[step.field].name);
+    if (!step.carried.empty() && step.transform->motion() == Motion::untold)
+      described.fail("type", "moves pictures, and what lies on them cannot follow", "'" + std::string(def.type) + "'",
+                     "flip, crop, shift, rotate, affine, perspective, resize or resized_crop");
     steps.push_back(std::move(step));
   }
-  return std::make_shared<MapSource>(inner, std::move(steps));
+  return std::make_shared<MapSource>(inner, std::move(steps), visible);
 }
 
 constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples come from"},
-                               {"transforms", "list of transforms", nullptr, "in order"}};
+                               {"transforms", "list of transforms", nullptr, "in order"},
+                               {"visible", "number", "0.1", "share of a box that must stay in the picture, or the box goes", {0, 1}}};
 
 }  // namespace
 
-constexpr Option kTransformOptions[] = {{"field", "string", "x, of one_hot y", "which field is changed"}};
+constexpr Option kTransformOptions[] = {{"field", "string", "x; of one_hot y, of box_grid boxes", "which field is changed"}};
 const Schema common_transform_schema{.options = kTransformOptions};
 
 extern const SourceDef source_map;

@@ -35,16 +35,20 @@ PictureDecoder::PictureDecoder(const Config& config) {
     config.fail(config.has("area") ? "area" : "ratio", "is of a part that is drawn", "", "fit = \"random\"");
 }
 
-void PictureDecoder::decode(std::span<const std::byte> bytes, const std::string& path, const ReadKey& key, float* planes) const {
+void PictureDecoder::decode(std::span<const std::byte> bytes, const std::string& path, const ReadKey& key, float* planes,
+                            FitPlace* place) const {
   thread_local Picture image;  // its memory serves the thread's next one
   const ChoosePart part = [&](int64_t height, int64_t width) -> ImagePart {
     Draw draw(key, kStream);
-    if (random_) return random_->draw(height, width, draw);
-    warn_of_stretching(path, height, width);
-    return {0, 0, static_cast<double>(height), static_cast<double>(width)};
+    ImagePart taken;
+    if (random_) taken = random_->draw(height, width, draw);
+    const FitPlace whole = fit_place(height, width, fit_, random_ ? &taken : nullptr);
+    if (place != nullptr) *place = whole;
+    if (stretches_) warn_of_stretching(path, height, width);
+    return whole.part;
   };
   try {
-    fit_image(bytes, path, channels_, fit_, random_ || stretches_ ? &part : nullptr, image, planes);
+    fit_image(bytes, path, channels_, fit_, random_ || stretches_ || place != nullptr ? &part : nullptr, image, planes);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::data) throw;
     Error::Parts parts = error.parts();

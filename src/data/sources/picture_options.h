@@ -43,7 +43,9 @@ class PictureDecoder {
   Shape shape() const { return {channels_, fit_.height, fit_.width}; }
   bool draws() const { return random_.has_value(); }
   // Thread-safe. Error(data) at `path`; a warning, once, when the shape changes by more than a fiftieth and nobody asked for it.
-  void decode(std::span<const std::byte> bytes, const std::string& path, const ReadKey& key, float* planes) const;
+  // `place`: also where the part that was taken stands in the result.
+  void decode(std::span<const std::byte> bytes, const std::string& path, const ReadKey& key, float* planes,
+              FitPlace* place = nullptr) const;
 
  private:
   void warn_of_stretching(const std::string& path, int64_t height, int64_t width) const;

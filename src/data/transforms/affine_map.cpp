@@ -16,6 +16,10 @@ class AffineMap : public Transform {
   }
   Field output() const override { return field_; }
   void apply(const std::byte* in, std::byte* out, Draw& draw) const override {
+    warp_image(reinterpret_cast<const float*>(in), size_, placed(draw), sampling_, reinterpret_cast<float*>(out));
+  }
+  Motion motion() const override { return Motion::told; }
+  PlaneMap placed(Draw& draw) const override {
     AffineParts parts;
     parts.degrees = draw.between(-degrees_, degrees_);
     // torchvision's RandomAffine moves by whole pixels.
@@ -23,7 +27,7 @@ class AffineMap : public Transform {
     parts.down = std::nearbyint(draw.between(-translate_, translate_) * static_cast<float>(size_.height));
     parts.scale = draw.between(static_cast<float>(scale_[0]), static_cast<float>(scale_[1]));
     parts.shear_x = draw.between(-shear_, shear_);
-    warp_image(reinterpret_cast<const float*>(in), size_, affine_map(size_, parts), sampling_, reinterpret_cast<float*>(out));
+    return affine_map(size_, parts);
   }
 
  private:

@@ -1,5 +1,6 @@
 // {"type": "crop", "size": 32, "pad": 4}: pads the image on all sides, then cuts out a window, at random or in the middle.
 #include <algorithm>
+#include <utility>
 
 #include "src/data/transforms/image.h"
 
@@ -12,12 +13,23 @@ class Crop : public Transform {
       : output_(with_size(field, height, width)), size_(size), height_(height), width_(width), pad_(pad), random_(random), fill_(fill) {}
   Field output() const override { return output_; }
   void apply(const std::byte* in, std::byte* out, Draw& draw) const override {
-    const int64_t rows = size_.height + 2 * pad_ - height_, columns = size_.width + 2 * pad_ - width_;
-    const int64_t top = random_ ? draw.integer(rows + 1) : rows / 2, left = random_ ? draw.integer(columns + 1) : columns / 2;
-    copy_window(reinterpret_cast<const float*>(in), size_, top - pad_, left - pad_, reinterpret_cast<float*>(out), height_, width_, fill_);
+    const auto [top, left] = corner(draw);
+    copy_window(reinterpret_cast<const float*>(in), size_, top, left, reinterpret_cast<float*>(out), height_, width_, fill_);
+  }
+  Motion motion() const override { return Motion::told; }
+  PlaneMap placed(Draw& draw) const override {
+    const auto [top, left] = corner(draw);
+    return {1, 0, static_cast<double>(left), 0, 1, static_cast<double>(top), 0, 0};
   }
 
  private:
+  // The window's row and column in the picture.
+  std::pair<int64_t, int64_t> corner(Draw& draw) const {
+    const int64_t rows = size_.height + 2 * pad_ - height_, columns = size_.width + 2 * pad_ - width_;
+    const int64_t top = random_ ? draw.integer(rows + 1) : rows / 2, left = random_ ? draw.integer(columns + 1) : columns / 2;
+    return {top - pad_, left - pad_};
+  }
+
   Field output_;
   ImageSize size_;
   int64_t height_, width_, pad_;

@@ -24,6 +24,12 @@ class Flip : public Transform {
         else std::copy(line, line + size_.width, row);
       }
   }
+  Motion motion() const override { return Motion::told; }
+  PlaneMap placed(Draw& draw) const override {
+    if (draw.uniform() >= probability_) return kPlaneAsItIs;
+    if (vertical_) return {1, 0, 0, 0, -1, static_cast<double>(size_.height - 1), 0, 0};
+    return {-1, 0, static_cast<double>(size_.width - 1), 0, 1, 0, 0, 0};
+  }
 
  private:
   Field field_;

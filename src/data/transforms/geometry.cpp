@@ -39,8 +39,6 @@ PlaneMap affine_map(const ImageSize& size, const AffineParts& parts, bool about_
   return map;
 }
 
-constexpr PlaneMap kAsItIs = {1, 0, 0, 0, 1, 0, 0, 0};
-
 // Eight equations: each corner of the result comes from one of the picture. The unknowns are solved for by elimination.
 PlaneMap perspective_map(const ImageSize& size, const double (&corners)[4][2]) {
   const double w = static_cast<double>(size.width - 1), h = static_cast<double>(size.height - 1);
@@ -59,7 +57,7 @@ PlaneMap perspective_map(const ImageSize& size, const double (&corners)[4][2]) {
     for (int r = i; r < 8; ++r)
       if (std::abs(m[r][i]) > std::abs(m[best][i])) best = r;
     std::swap_ranges(m[i], m[i] + 9, m[best]);
-    if (std::abs(m[i][i]) < 1e-12) return kAsItIs;  // the corners lie on a line
+    if (std::abs(m[i][i]) < 1e-12) return kPlaneAsItIs;  // the corners lie on a line
     for (int r = 0; r < 8; ++r)
       if (const double factor = m[r][i] / m[i][i]; r != i)
         for (int c = i; c < 9; ++c) m[r][c] -= factor * m[i][c];
@@ -68,7 +66,7 @@ PlaneMap perspective_map(const ImageSize& size, const double (&corners)[4][2]) {
   for (int i = 0; i < 8; ++i) p[static_cast<size_t>(i)] = m[i][8] / m[i][i];
   // Pixels are squares, and seen at their middles, half a pixel further: torchvision's functional.perspective.
   const double d = 1 + (p[6] + p[7]) / 2;
-  if (d < 1e-6) return kAsItIs;
+  if (d < 1e-6) return kPlaneAsItIs;
   PlaneMap map = {p[0] - p[6] / 2,
                   p[1] - p[7] / 2,
                   p[2] + (p[0] + p[1] - d) / 2,

@@ -1,8 +1,6 @@
 // Pictures seen through a map of the plane, for the transforms that turn, move, shear and tilt them.
 #pragma once
 
-#include <array>
-
 #include "src/data/transforms/image.h"
 
 namespace perigee {
@@ -17,8 +15,6 @@ inline constexpr Option kSamplingOptions[] = {
     {"fill", "number", "0", "value of new pixels"}};
 Sampling sampling_of(const Config& config);
 
-// to(x, y) = from(u, v), u = (m0 x + m1 y + m2) / d, v = (m3 x + m4 y + m5) / d, d = m6 x + m7 y + 1.
-using PlaneMap = std::array<double, 8>;
 void warp_image(const float* from, const ImageSize& size, const PlaneMap& map, const Sampling& sampling, float* to);
 
 // About the middle, clockwise by `degrees`, then larger by `scale`, sheared by angles and moved by pixels: torchvision's functional.affine.

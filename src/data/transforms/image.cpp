@@ -42,6 +42,13 @@ void copy_window(const float* from, const ImageSize& size, int64_t top, int64_t 
     }
 }
 
+PlaneMap fitted_plane(const FitPlace& place) {
+  const double across = place.part.width / static_cast<double>(place.width), down = place.part.height / static_cast<double>(place.height);
+  return {across, 0,    place.part.left + (.5 - static_cast<double>(place.left)) * across - .5,
+          0,      down, place.part.top + (.5 - static_cast<double>(place.top)) * down - .5,
+          0,      0};
+}
+
 void read_range(const Config& config, std::string_view key, double most, double (&range)[2]) {
   const Json* list = config.raw(key);
   if (list == nullptr || list->is_null()) return;

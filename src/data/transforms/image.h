@@ -18,6 +18,9 @@ Field with_size(const Field& field, int64_t height, int64_t width);
 // to[y][x] = from[y + top][x + left] in each channel, `fill` where that lies outside.
 void copy_window(const float* from, const ImageSize& size, int64_t top, int64_t left, float* to, int64_t height, int64_t width, float fill);
 
+// Where a picture's pixels go when a part of it is brought to a size.
+PlaneMap fitted_plane(const FitPlace& place);
+
 // The option `key`, {least, most}, into `range`, which has the default. Error when it is no such pair, not above 0, or above `most`.
 void read_range(const Config& config, std::string_view key, double most, double (&range)[2]);
 

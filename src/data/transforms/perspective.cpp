@@ -21,17 +21,20 @@ class Perspective : public Transform {
   void apply(const std::byte* in, std::byte* out, Draw& draw) const override {
     const auto* from = reinterpret_cast<const float*>(in);
     auto* to = reinterpret_cast<float*>(out);
-    if (draw.uniform() >= probability_) {
-      std::copy(from, from + size_.channels * size_.pixels(), to);
-      return;
-    }
+    const PlaneMap map = placed(draw);
+    if (map == kPlaneAsItIs) std::copy(from, from + size_.channels * size_.pixels(), to);
+    else warp_image(from, size_, map, sampling_, to);
+  }
+  Motion motion() const override { return Motion::told; }
+  PlaneMap placed(Draw& draw) const override {
+    if (draw.uniform() >= probability_) return kPlaneAsItIs;
     double corners[4][2];
     for (int i = 0; i < 4; ++i) {
       const int64_t x = draw.integer(right_), y = draw.integer(down_);
       corners[i][0] = static_cast<double>(i == 1 || i == 2 ? size_.width - 1 - x : x);
       corners[i][1] = static_cast<double>(i >= 2 ? size_.height - 1 - y : y);
     }
-    warp_image(from, size_, perspective_map(size_, corners), sampling_, to);
+    return perspective_map(size_, corners);
   }
 
  private:

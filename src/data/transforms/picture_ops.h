@@ -69,6 +69,7 @@ class Augment : public Transform {
   Augment(const Config& config, const Field& field);
   Field output() const override { return field_; }
   void apply(const std::byte* in, std::byte* out, Draw& draw) const override;
+  Motion motion() const override { return Motion::untold; }
 
  protected:
   virtual int choose(Draw& draw, Drawn (&ops)[kMost]) const = 0;  // how many

@@ -19,6 +19,12 @@ class Resize : public Transform {
     fit_planes(reinterpret_cast<const float*>(in), size_.channels, size_.height, size_.width, fit_, part ? &*part : nullptr,
                reinterpret_cast<float*>(out));
   }
+  Motion motion() const override { return Motion::told; }
+  PlaneMap placed(Draw& draw) const override {
+    std::optional<ImagePart> part;
+    if (part_) part = part_->draw(size_.height, size_.width, draw);
+    return fitted_plane(fit_place(size_.height, size_.width, fit_, part ? &*part : nullptr));
+  }
 
  private:
   Field output_;

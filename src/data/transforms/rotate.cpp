@@ -27,6 +27,12 @@ class Rotate : public Transform {
               blend(from + k * size_.pixels(), static_cast<int64_t>(fx), static_cast<int64_t>(fy), sx - fx, sy - fy);
       }
   }
+  Motion motion() const override { return Motion::told; }
+  PlaneMap placed(Draw& draw) const override {
+    const double angle = draw.between(-radians_, radians_), c = std::cos(angle), s = std::sin(angle);
+    const double cx = static_cast<double>(size_.width - 1) / 2, cy = static_cast<double>(size_.height - 1) / 2;
+    return {c, -s, cx - c * cx + s * cy, s, c, cy - s * cx - c * cy, 0, 0};
+  }
 
  private:
   float at(const float* plane, int64_t x, int64_t y) const {

@@ -13,6 +13,11 @@ class Shift : public Transform {
     const int64_t top = draw.integer(2 * down_ + 1) - down_, left = draw.integer(2 * right_ + 1) - right_;
     copy_window(reinterpret_cast<const float*>(in), size_, top, left, reinterpret_cast<float*>(out), size_.height, size_.width, fill_);
   }
+  Motion motion() const override { return Motion::told; }
+  PlaneMap placed(Draw& draw) const override {
+    const int64_t top = draw.integer(2 * down_ + 1) - down_, left = draw.integer(2 * right_ + 1) - right_;
+    return {1, 0, static_cast<double>(left), 0, 1, static_cast<double>(top), 0, 0};
+  }
 
  private:
   Field field_;

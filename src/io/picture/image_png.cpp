@@ -65,6 +65,30 @@ void decode_png(std::span<const std::byte> bytes, const std::string& where, Pict
   turn_upright(image, orientation_of(bytes));
 }
 
+void decode_classes(std::span<const std::byte> bytes, const std::string& where, Picture& image) {
+  constexpr size_t kDepth = 24, kColourType = 25;  // in the first chunk
+  const auto at = [&](size_t i) { return i < bytes.size() ? std::to_integer<int>(bytes[i]) : -1; };
+  const bool palette = at(kColourType) == 3;
+  if (image_kind(bytes) != ImageKind::png || !(palette || (at(kColourType) == 0 && at(kDepth) == 8)))
+    throw Error(ErrorKind::data, {.where = where, .what = "the mask is no PNG of classes", .expected = "grey of 8 bits, or a palette"});
+  const Png& library = png();
+  png_image header = {};
+  header.version = PNG_IMAGE_VERSION;
+  struct End {
+    const Png& library;
+    png_image& header;
+    ~End() { library.free(&header); }
+  } end{library, header};
+  if (!library.begin(&header, bytes.data(), bytes.size())) image_fails(where, std::string("the PNG is damaged: ") + header.message);
+  header.format = palette ? PNG_FORMAT_RGB_COLORMAP : PNG_FORMAT_GRAY;
+  image.channels = 1;
+  make_room(image, where, header.width, header.height, bytes.size(), 1);
+  png_byte colours[256 * 3];
+  const png_color black = {0, 0, 0};
+  if (!library.finish(&header, &black, image.pixels.data(), 0, palette ? colours : nullptr) || header.warning_or_error != 0)
+    image_fails(where, std::string("the PNG is damaged: ") + header.message);
+}
+
 Bytes encode_png(const Picture& image, const std::string& where) {
   const Png& library = png();
   png_image header = {};

@@ -110,18 +110,30 @@ ImagePart part_of(int64_t height, int64_t width, const FitOptions& fit) {
   return {0, 0, static_cast<double>(height), static_cast<double>(width)};
 }
 
+FitPlace place_of(const ImagePart& part, const FitOptions& fit) {
+  FitPlace place{.part = part, .height = fit.height, .width = fit.width};
+  if (fit.fit != Fit::pad) return place;
+  const double grow = std::min(static_cast<double>(fit.height) / part.height, static_cast<double>(fit.width) / part.width);
+  place.height = std::clamp<int64_t>(std::llround(part.height * grow), 1, fit.height);
+  place.width = std::clamp<int64_t>(std::llround(part.width * grow), 1, fit.width);
+  place.top = (fit.height - place.height) / 2;
+  place.left = (fit.width - place.width) / 2;
+  return place;
+}
+
 // Where the part goes, and its size there; what lies around it is filled.
 float* lay_bars(const ImagePart& part, int64_t channels, const FitOptions& fit, float* planes, int64_t& height, int64_t& width) {
-  height = fit.height, width = fit.width;
-  if (fit.fit != Fit::pad) return planes;
-  const double grow = std::min(static_cast<double>(height) / part.height, static_cast<double>(width) / part.width);
-  height = std::clamp<int64_t>(std::llround(part.height * grow), 1, height);
-  width = std::clamp<int64_t>(std::llround(part.width * grow), 1, width);
-  std::fill(planes, planes + channels * fit.height * fit.width, fit.fill);
-  return planes + (fit.height - height) / 2 * fit.width + (fit.width - width) / 2;
+  const FitPlace place = place_of(part, fit);
+  height = place.height, width = place.width;
+  if (fit.fit == Fit::pad) std::fill(planes, planes + channels * fit.height * fit.width, fit.fill);
+  return planes + place.top * fit.width + place.left;
 }
 
 }  // namespace
+
+FitPlace fit_place(int64_t from_height, int64_t from_width, const FitOptions& fit, const ImagePart* chosen) {
+  return place_of(chosen != nullptr ? *chosen : part_of(from_height, from_width, fit), fit);
+}
 
 void fit_image(std::span<const std::byte> bytes, const std::string& where, int64_t channels, const FitOptions& fit,
                const ChoosePart* choose, Picture& image, float* planes) {
