@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <vector>
 
 #include "src/core/error.h"
@@ -254,6 +256,42 @@ std::unique_ptr<ByteStream> open_stream(const std::string& path) {
     return std::make_unique<XzStream>(path, std::move(head), std::move(file));
   if (magic.starts_with("\x28\xb5\x2f\xfd")) return std::make_unique<ZstdStream>(path, std::move(head), std::move(file));
   return std::make_unique<PlainStream>(path);
+}
+
+std::shared_ptr<const MappedFile> unpacked_file(const std::string& path, uint64_t most) {
+  std::error_code status;
+  std::string name = std::filesystem::temp_directory_path(status).string() + "/perigee-unpacked-XXXXXX";
+  const int out = ::mkstemp(name.data());
+  const auto fail = [&] {
+    throw Error(ErrorKind::resources, {.where = path,
+                                       .what = std::string("there is no room to unpack the file: ") + std::strerror(errno),
+                                       .got = name,
+                                       .hint = "TMPDIR names another folder"});
+  };
+  if (out < 0) fail();
+  struct Named {
+    int out;
+    const std::string& name;
+    ~Named() { ::close(out), ::unlink(name.c_str()); }
+  } named{out, name};
+  const auto stream = open_stream(path);
+  std::vector<char> block(size_t{1} << 20);
+  uint64_t whole = 0;
+  for (size_t got = block.size(); got == block.size();) {
+    got = stream->read(block.data(), block.size());
+    for (size_t done = 0; done < got;) {
+      const ssize_t count = ::write(out, block.data() + done, got - done);
+      if (count < 0 && errno != EINTR) fail();
+      if (count > 0) done += static_cast<size_t>(count);
+    }
+    whole += got;
+    if (whole > most)
+      throw Error(ErrorKind::resources, {.where = path,
+                                         .what = "the file is too large for one that is compressed as a whole",
+                                         .expected = "at most " + std::to_string(most >> 20) + " MiB",
+                                         .hint = "unpack it first"});
+  }
+  return std::make_shared<MappedFile>(name);
 }
 
 }  // namespace perigee

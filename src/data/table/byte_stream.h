@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "src/io/file.h"
+
 namespace perigee {
 
 class ByteStream {
@@ -20,5 +22,9 @@ std::unique_ptr<ByteStream> decoded_stream(std::unique_ptr<ByteStream> stream, c
 
 // Error(data) when there is no such file.
 std::unique_ptr<ByteStream> open_stream(const std::string& path);
+
+// The whole content, decompressed into a file without a name that is mapped: a small file may unpack to a large one. Error(resources) beyond `most`
+// bytes, and where there is no room on the disk.
+std::shared_ptr<const MappedFile> unpacked_file(const std::string& path, uint64_t most);
 
 }  // namespace perigee

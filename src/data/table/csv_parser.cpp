@@ -592,6 +592,10 @@ bool next_row(std::string_view text, const Dialect& dialect, size_t* at, std::ve
       if (dialect.quote != 0 && field.find(dialect.quote) != field.npos) return false;
     }
     fields->push_back(std::move(field));
+    if (fields->size() > kMostFields) {
+      *at = text.size();
+      return true;
+    }
     if (i < text.size() && text[i] == dialect.delimiter) {
       ++i;
       continue;

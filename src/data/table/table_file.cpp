@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <set>
@@ -22,8 +23,13 @@
 namespace perigee::tables {
 namespace {
 
-constexpr size_t kHead = size_t{1} << 20, kMostRow = size_t{64} << 20, kMostColumns = 1 << 16;
+constexpr size_t kHead = size_t{1} << 20, kMostColumns = kMostFields;
 constexpr size_t kRowsLooked = 10'000;
+
+// Bytes of a row, which is there twice or three times while it is read: a small file that unpacks to a large one has no large rows.
+size_t most_row(uint64_t file_bytes) {
+  return static_cast<size_t>(std::min<uint64_t>(uint64_t{64} << 20, (uint64_t{12} << 20) + 4 * file_bytes));
+}
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
@@ -47,6 +53,12 @@ bool is_a(Type type, std::string_view text) {
 Type wider(Type type, std::string_view text) {
   if (type == Type::integer && is_a(Type::real, text)) return Type::real;
   return Type::text;
+}
+
+uint64_t bytes_of_file(const std::string& path) {
+  std::error_code status;
+  const auto size = std::filesystem::file_size(path, status);
+  return status ? uint64_t{1} << 40 : size;
 }
 
 size_t line_end(std::string_view text, size_t at) {
@@ -383,11 +395,11 @@ class TableFile::Reading {
         text.size = whole;
         break;
       }
-      if (text.size > kMostRow)
+      if (text.size > most_row_)
         throw Error(ErrorKind::data, {.where = file_.path_,
                                       .what = "a row does not end",
                                       .got = std::to_string(text.size >> 20) + " MiB",
-                                      .expected = "at most 64 MiB, and line feeds between rows",
+                                      .expected = "at most " + std::to_string(most_row_ >> 20) + " MiB, and line feeds between rows",
                                       .hint = "a quote that is not closed may be the reason"});
     }
     if (text.size == 0) return false;
@@ -404,6 +416,7 @@ class TableFile::Reading {
   }
 
   TableFile& file_;
+  const size_t most_row_ = most_row(file_.in_memory_ ? file_.content_.size() : bytes_of_file(file_.path_));
   std::mutex read_mutex_, turn_mutex_;
   std::condition_variable turned_;
   std::unique_ptr<ByteStream> stream_;

@@ -83,24 +83,6 @@ std::unique_ptr<ColumnarFile> opened(const Format& format, const ColumnarInput& 
   return format.open(input);
 }
 
-// Such a file cannot be read from its middle: its content lies in memory.
-std::shared_ptr<const std::string> unpacked(const std::string& path) {
-  auto text = std::make_shared<std::string>();
-  const auto stream = open_stream(path);
-  for (size_t got = 1, step = size_t{1} << 20; got > 0;) {
-    const size_t before = text->size();
-    text->resize(before + step);
-    got = stream->read(text->data() + before, step);
-    text->resize(before + got);
-    if (text->size() > kMostUnpacked)
-      throw Error(ErrorKind::resources, {.where = path,
-                                         .what = "the file is too large for one that is compressed as a whole",
-                                         .expected = "at most " + std::to_string(kMostUnpacked >> 20) + " MiB",
-                                         .hint = "unpack it first"});
-  }
-  return text;
-}
-
 }  // namespace
 
 std::unique_ptr<ColumnarFile> open_columnar_folder(const std::string& path) { return is_mds_folder(path) ? open_mds(path) : nullptr; }
@@ -112,9 +94,9 @@ std::unique_ptr<ColumnarFile> open_columnar(const std::string& path, const std::
   ColumnarInput input{.name = path, .part = part, .content = file->bytes(), .owner = file};
   const size_t same = std::min({head.size(), input.content.size(), kHead});
   if (as_text(input.content.first(same)) != head.substr(0, same)) {
-    const auto text = unpacked(path);
-    input.content = as_bytes(*text);
-    input.owner = text;
+    const auto whole = unpacked_file(path, kMostUnpacked);
+    input.content = whole->bytes();
+    input.owner = whole;
   }
   return opened(*format, input);
 }

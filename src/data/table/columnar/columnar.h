@@ -42,11 +42,30 @@ std::unique_ptr<ColumnarFile> open_columnar_folder(const std::string& path);
 // The same of content in memory, for formats that need no file of their own.
 std::unique_ptr<ColumnarFile> open_columnar_content(const std::string& name, const std::string& part, std::span<const std::byte> content);
 
-// How much a hostile file may make of itself: rows and text bytes of a chunk.
+// How much a hostile file may make of itself, so that one of 1 MB takes less than 64 MB of memory: rows of a group or a batch.
 inline int64_t most_rows(uint64_t file_bytes) { return (int64_t{4} << 20) + static_cast<int64_t>(file_bytes); }
-inline uint64_t most_text(uint64_t file_bytes) { return (uint64_t{128} << 20) + 16 * file_bytes; }
-// A page or a buffer that is compressed.
-inline uint64_t most_plain(uint64_t compressed) { return (uint64_t{64} << 20) + 64 * compressed; }
+// Bytes of a chunk's cells. Text grows by copies: it may be there twice.
+inline uint64_t most_chunk(uint64_t file_bytes) { return (uint64_t{8} << 20) + 8 * file_bytes; }
+// Bytes that are decompressed and taken apart at a time.
+inline uint64_t most_page(uint64_t file_bytes) { return (uint64_t{16} << 20) + 8 * file_bytes; }
+// The bytes of a chunk that its columns have not taken yet.
+class Room {
+ public:
+  explicit Room(uint64_t file_bytes) : left_(most_chunk(file_bytes)) {}
+  // False: there are not so many.
+  bool take(uint64_t bytes) {
+    if (bytes > left_) return false;
+    left_ -= bytes;
+    return true;
+  }
+
+ private:
+  uint64_t left_;
+};
+constexpr uint64_t kCellBytes = 9;  // of a number, or of a text without its letters, and of whether it is missing
+
+// Columns: each has a few bytes in the file, and some hundred in memory.
+inline uint64_t most_columns(uint64_t file_bytes) { return 4096 + file_bytes / 64; }
 // Rows of a chunk of so many columns, so that its cells take a few MiB.
 inline int64_t chunk_rows(size_t columns) {
   return std::clamp<int64_t>((int64_t{1} << 19) / static_cast<int64_t>(std::max<size_t>(columns, 1)), 1, 65536);

@@ -80,6 +80,18 @@ void TableFile::read_columnar(int64_t number, CsvBlock& block) const {
   Frame found = columnar_->read(number, wanted);
   block = {};
   block.frame.rows = found.rows;
+  const bool same = std::equal(columns_.begin(), columns_.end(), schema_.columns.begin(), schema_.columns.end(),
+                               [&, at = size_t{0}](int64_t column, const ColumnSpec& spec) mutable {
+                                 return column >= 0 && found.schema.columns[at++].type == spec.type;
+                               });
+  if (same) {  // a wide table is held only once
+    std::vector<ColumnSpec>().swap(found.schema.columns);
+    block.frame.schema = schema_;
+    block.frame.columns = std::move(found.columns);
+    return;
+  }
+  block.frame.schema.columns.reserve(columns_.size());
+  block.frame.columns.reserve(columns_.size());
   const std::string where = path_ + ": part " + std::to_string(number + 1);
   size_t next = 0;
   for (size_t c = 0; c < columns_.size(); ++c) {

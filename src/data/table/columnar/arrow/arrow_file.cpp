@@ -30,18 +30,21 @@ class ArrowFile : public ColumnarFile {
       while (schema_.find(column) >= 0) column += "_" + std::to_string(schema_.columns.size());
       schema_.columns.push_back({.name = column, .type = field.type});
     }
+    for (size_t i = 0; i < batches_.size(); ++i) divide(i);
   }
 
   const TableSchema& schema() const override { return schema_; }
   std::string refusal(size_t column) const override { return fields_[column].refusal; }
-  int64_t chunks() const override { return static_cast<int64_t>(batches_.size()); }
+  int64_t chunks() const override { return static_cast<int64_t>(parts_.size()); }
 
   Frame read(int64_t chunk, std::span<const size_t> columns) const override {
-    const auto& [message, dictionaries] = batches_[static_cast<size_t>(chunk)];
+    const auto& [batch, from, to] = parts_[static_cast<size_t>(chunk)];
+    const auto& [message, dictionaries] = batches_[batch];
     const FlatBytes metadata = flat(message);
     BatchReader reader = batch_of(metadata, FlatTable::root(metadata).table(2), message);
     Frame frame;
-    frame.rows = reader.rows();
+    frame.rows = to - from;
+    Room room(content_.size());
     for (size_t f = 0, next = 0; f < fields_.size() && next < columns.size(); ++f) {
       if (f != columns[next]) {
         reader.skip(fields_[f]);
@@ -49,20 +52,52 @@ class ArrowFile : public ColumnarFile {
       }
       ++next;
       Column column = fields_[f].dictionary < 0 ? reader.column(fields_[f]) : decoded(reader, fields_[f], *dictionaries);
-      if (column.size() != frame.rows) damaged("a column of the Arrow batch has another number of rows than it", message.metadata);
+      if (column.size() != reader.rows()) damaged("a column of the Arrow batch has another number of rows than it", message.metadata);
+      if (frame.rows != reader.rows()) column = cut(column, from, to);
+      if (!room.take(column.bytes.size() + 8 * column.items.size() + kCellBytes * static_cast<uint64_t>(frame.rows)))
+        damaged("a batch of the Arrow file has far more in it than a file of this size would have; write smaller batches",
+                message.metadata);
       frame.add(schema_.columns[f], std::move(column));
     }
     return frame;
   }
 
  private:
+  // Some rows of a batch: all of them, unless they are far more than its bytes let expect.
+  struct Part {
+    size_t batch = 0;
+    int64_t from = 0, to = 0;
+  };
+
+  static Column cut(const Column& whole, int64_t from, int64_t to) {
+    std::vector<int64_t> rows;
+    rows.reserve(static_cast<size_t>(to - from));
+    for (int64_t r = from; r < to; ++r) rows.push_back(r);
+    return whole.rows(rows);
+  }
+
+  void divide(size_t number) {
+    const Message& message = batches_[number].first;
+    const FlatBytes metadata = flat(message);
+    const int64_t all = batch_of(metadata, FlatTable::root(metadata).table(2), message).rows();
+    uint64_t row = 1;
+    for (const ColumnSpec& spec : schema_.columns) row += kCellBytes + (spec.type == Type::text || spec.type == Type::list ? 24 : 0);
+    const uint64_t most = most_chunk(content_.size());
+    int64_t rows = std::max<int64_t>(all, 1);
+    if (static_cast<uint64_t>(all) > most / row) rows = std::max<int64_t>({static_cast<int64_t>(most / 2 / row), all / kMostParts, 1});
+    for (int64_t from = 0; from < all || from == 0; from += rows) parts_.push_back({number, from, std::min(from + rows, all)});
+    if (parts_.size() > kMostOfAll)
+      damaged("the batches of the Arrow file have far more in them than their bytes can have", message.metadata);
+  }
+
   [[noreturn]] void damaged(const char* what, uint64_t at, const char* hint = kGetAnew) const {
     throw Error(ErrorKind::data, {.where = name_ + ": byte " + std::to_string(at), .what = what, .hint = hint});
   }
   FlatBytes flat(const Message& message) const { return {content_.subspan(message.metadata, message.size), name_, message.metadata}; }
 
-  BatchReader batch_of(const FlatBytes& metadata, const FlatTable& batch, const Message& message) const {
-    return BatchReader(metadata, batch, version_, content_.subspan(message.body, message.body_size), name_, message.body, content_.size());
+  BatchReader batch_of(const FlatBytes& metadata, const FlatTable& batch, const Message& message, uint64_t share = 1) const {
+    return BatchReader(metadata, batch, version_, content_.subspan(message.body, message.body_size), name_, message.body, content_.size(),
+                       most_page(content_.size()) / share);
   }
 
   // Messages one after the other, from the stream's begin to its end or that of the file.
@@ -103,6 +138,7 @@ class ArrowFile : public ColumnarFile {
       if (schema.number<int16_t>(0, 0) != 0)
         damaged("the Arrow file has numbers in big-endian order, which are not read", message.metadata, "write it in little-endian order");
       const FlatVector list = schema.vector(1, 4);
+      if (list.count > most_columns(content_.size())) damaged("the Arrow file has more columns than its bytes can have", message.metadata);
       for (size_t i = 0; i < list.count; ++i) fields_.push_back(read_field(list.table(i)));
     } else if (kind == 2) {
       if (!changed) dictionaries = std::make_shared<Dictionaries>(*dictionaries), changed = true;
@@ -125,16 +161,17 @@ class ArrowFile : public ColumnarFile {
     if (const auto found = dictionaries.find(field.dictionary); found != dictionaries.end())
       for (const Message& message : found->second) {
         const FlatBytes metadata = flat(message);
-        entries.append(batch_of(metadata, FlatTable::root(metadata).table(2).table(1), message).column(values));
+        entries.append(batch_of(metadata, FlatTable::root(metadata).table(2).table(1), message, 4).column(values));
+        if (entries.bytes.size() > most_page(content_.size()) / 4)
+          damaged("a dictionary of the Arrow file has too much text", message.metadata);
       }
-    Column column(field.type);
-    column.reserve(static_cast<int64_t>(places.size()));
+    uint64_t text = 0;
     for (const int64_t place : places) {
       if (place >= entries.size()) damaged("the Arrow file has a place beyond its dictionary", 0);
-      column.add_from(entries, place);
-      if (column.bytes.size() > most_text(content_.size())) damaged("a batch of the Arrow file has too much text", 0);
+      if (place >= 0 && entries.type == Type::text) text += entries.text(place).size();
+      if (text > most_page(content_.size()) / 2) damaged("a batch of the Arrow file has too much text; write smaller batches", 0);
     }
-    return column;
+    return entries.rows(places);
   }
 
   std::string name_;
@@ -144,6 +181,9 @@ class ArrowFile : public ColumnarFile {
   std::vector<ArrowField> fields_;
   TableSchema schema_;
   std::vector<std::pair<Message, std::shared_ptr<const Dictionaries>>> batches_;
+  std::vector<Part> parts_;
+  static constexpr int64_t kMostParts = 256;
+  static constexpr size_t kMostOfAll = size_t{1} << 18;
 };
 
 }  // namespace

@@ -66,8 +66,15 @@ int64_t milliseconds_of(const ArrowField& field, int64_t value) {
 }  // namespace
 
 BatchReader::BatchReader(const FlatBytes& metadata, const FlatTable& batch, int16_t version, Span body, const std::string& where,
-                         uint64_t offset, uint64_t file_bytes)
-    : metadata_(&metadata), version_(version), body_(body), where_(where), offset_(offset), file_bytes_(file_bytes) {
+                         uint64_t offset, uint64_t file_bytes, uint64_t most)
+    : metadata_(&metadata),
+      version_(version),
+      body_(body),
+      where_(where),
+      offset_(offset),
+      file_bytes_(file_bytes),
+      most_(most),
+      left_(most) {
   rows_ = batch.number<int64_t>(0, 0);
   nodes_ = batch.vector(1, 16);
   buffers_ = batch.vector(2, 16);
@@ -79,6 +86,11 @@ BatchReader::BatchReader(const FlatBytes& metadata, const FlatTable& batch, int1
 
 void BatchReader::damaged(const char* what, const char* hint) const {
   throw Error(ErrorKind::data, {.where = where_ + ": body at byte " + std::to_string(offset_), .what = what, .hint = hint});
+}
+
+void BatchReader::hold(uint64_t bytes) {
+  if (bytes > left_) damaged("the Arrow batch has a column that is far larger than a file of this size would have; write smaller batches");
+  left_ -= bytes;
 }
 
 BatchReader::Node BatchReader::node(const ArrowField& /*field*/) {
@@ -102,8 +114,8 @@ Span BatchReader::buffer(Bytes& memory, uint64_t least) {
     const auto plain = value_at<int64_t>(bytes, 0);
     bytes = bytes.subspan(8);
     if (plain != -1) {
-      if (plain < 0 || static_cast<uint64_t>(plain) > most_plain(bytes.size()))
-        damaged("a buffer of the Arrow batch says that it is far larger than its bytes");
+      if (plain < 0) damaged("a buffer of the Arrow batch has a negative size");
+      hold(static_cast<uint64_t>(plain));
       memory.resize(static_cast<size_t>(plain));
       const std::string where = where_ + ": body at byte " + std::to_string(offset_);
       if (plain > 0) codec_ == 0 ? lz4_frame_decompress(bytes, memory, where) : zstd_decompress(bytes, memory, where);
@@ -120,12 +132,14 @@ void BatchReader::read_missing(const Node& node, Column& column) {
   const auto rows = static_cast<uint64_t>(node.rows);
   if (node.missing == 0 || (bits.empty() && rows > 0 && node.missing <= 0)) return;
   if (bits.size() < (rows + 7) / 8) damaged("a buffer of the Arrow batch has fewer bytes than its rows need");
+  hold(rows);
   column.missing.resize(rows);
   for (size_t r = 0; r < rows; ++r) column.missing[r] = (std::to_integer<unsigned>(bits[r / 8]) >> (r % 8) & 1) == 0;
 }
 
 void BatchReader::read_numbers(const ArrowField& field, int64_t rows, Column& column) {
   Bytes memory;
+  hold(8 * static_cast<uint64_t>(rows));
   const Span bytes = buffer(memory, (static_cast<uint64_t>(rows) * width_of(field) + 7) / 8);
   if (column.type == Type::real) {
     column.real.resize(static_cast<size_t>(rows));
@@ -155,11 +169,25 @@ void BatchReader::add_text(Column& column, Span bytes, int64_t begin, int64_t en
   column.ends.push_back(column.bytes.size());
 }
 
+template <class SizeOf>
+void BatchReader::reserve_text(Column& column, int64_t rows, SizeOf size_of) {
+  uint64_t whole = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    whole += size_of(r);
+    if (whole > left_) break;  // hold() refuses it
+  }
+  hold(whole);
+  column.bytes.reserve(whole);
+}
+
 void BatchReader::read_texts(const ArrowField& field, int64_t rows, Column& column) {
   Bytes first, second;
+  hold(8 * static_cast<uint64_t>(rows));
   column.ends.reserve(static_cast<size_t>(rows));
   if (field.kind == Kind::fixed_binary) {
     const Span bytes = buffer(first, static_cast<uint64_t>(rows) * static_cast<uint64_t>(field.width));
+    hold(static_cast<uint64_t>(rows) * static_cast<uint64_t>(field.width));
+    column.bytes.reserve(static_cast<size_t>(rows) * static_cast<size_t>(field.width));
     for (int64_t r = 0; r < rows; ++r)
       add_text(column, bytes, column.is_missing(r) ? 0 : r * field.width, column.is_missing(r) ? 0 : (r + 1) * field.width);
     return;
@@ -167,22 +195,33 @@ void BatchReader::read_texts(const ArrowField& field, int64_t rows, Column& colu
   const int64_t width = field.kind == Kind::large_binary || field.kind == Kind::large_utf8 ? 64 : 32;
   const Span ends = buffer(first, rows == 0 ? 0 : static_cast<uint64_t>(rows + 1) * static_cast<uint64_t>(width / 8));
   const Span bytes = buffer(second, 0);
+  const auto size_of = [&](int64_t r) -> uint64_t {
+    const int64_t size = column.is_missing(r) ? 0 : whole_at(ends, width, true, r + 1) - whole_at(ends, width, true, r);
+    return size > 0 ? static_cast<uint64_t>(size) : 0;
+  };
+  reserve_text(column, rows, size_of);
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t begin = whole_at(ends, width, true, r), end = whole_at(ends, width, true, r + 1);
     add_text(column, bytes, column.is_missing(r) ? 0 : begin, column.is_missing(r) ? 0 : end);
-    if (column.bytes.size() > most_text(file_bytes_)) damaged("the Arrow batch has too much text");
   }
 }
 
 // 16 bytes each: the length, then the text itself, or its first four bytes, a buffer and a place there.
 void BatchReader::read_views(int64_t rows, Column& column) {
   Bytes memory;
+  hold(8 * static_cast<uint64_t>(rows));
+  column.ends.reserve(static_cast<size_t>(rows));
   const Span views = buffer(memory, static_cast<uint64_t>(rows) * 16);
   const int64_t count = next_view_ < variadic_.count ? variadic_.at<int64_t>(next_view_++) : 0;
   if (count < 0 || static_cast<uint64_t>(count) > buffers_.count) damaged("the Arrow batch has fewer buffers than its columns need");
+  hold(static_cast<uint64_t>(count) * (sizeof(Bytes) + sizeof(Span)));
   std::vector<Bytes> memories(static_cast<size_t>(count));
   std::vector<Span> buffers;
   for (Bytes& each : memories) buffers.push_back(buffer(each, 0));
+  reserve_text(column, rows, [&](int64_t r) -> uint64_t {
+    const auto size = column.is_missing(r) ? 0 : value_at<int32_t>(views, 4 * r);
+    return size > 0 ? static_cast<uint64_t>(size) : 0;
+  });
   for (int64_t r = 0; r < rows; ++r) {
     if (column.is_missing(r)) {
       add_text(column, {}, 0, 0);
@@ -193,7 +232,6 @@ void BatchReader::read_views(int64_t rows, Column& column) {
     if (size <= 12) add_text(column, views, 16 * r + 4, 16 * r + 4 + size);
     else if (number < 0 || number >= count) damaged("the Arrow batch has a text in a buffer that there is not");
     else add_text(column, buffers[static_cast<size_t>(number)], place, int64_t{place} + size);
-    if (column.bytes.size() > most_text(file_bytes_)) damaged("the Arrow batch has too much text");
   }
 }
 
@@ -204,15 +242,18 @@ void BatchReader::read_list(const ArrowField& field, int64_t rows, Column& colum
   if (field.kind != Kind::fixed_list)
     ends = buffer(memory, rows == 0 ? 0 : static_cast<uint64_t>(rows + 1) * static_cast<uint64_t>(width / 8));
   const ArrowField& item = field.children[0];
-  const Column items = this->column(item);
+  const Column items = column_of(item);
+  hold(8 * static_cast<uint64_t>(rows));
   column.ends.reserve(static_cast<size_t>(rows));
+  hold(8 * static_cast<uint64_t>(items.size()));
+  column.items.reserve(static_cast<size_t>(items.size()));
   for (int64_t r = 0; r < rows; ++r) {
     const bool fixed = field.kind == Kind::fixed_list;
     int64_t begin = fixed ? r * field.width : whole_at(ends, width, true, r),
             end = fixed ? begin + field.width : whole_at(ends, width, true, r + 1);
     if (column.is_missing(r)) begin = end = 0;
     if (begin < 0 || end < begin || end > items.size()) damaged("the Arrow batch has a list that leads out of its elements");
-    if (column.items.size() + static_cast<size_t>(end - begin) > static_cast<size_t>(most_rows(file_bytes_)))
+    if (column.items.size() + static_cast<size_t>(end - begin) > static_cast<size_t>(items.size()))
       damaged("the Arrow batch has lists that overlap");
     for (int64_t i = begin; i < end; ++i) column.items.push_back(items.number(i));
     column.ends.push_back(column.items.size());
@@ -220,9 +261,15 @@ void BatchReader::read_list(const ArrowField& field, int64_t rows, Column& colum
 }
 
 Column BatchReader::column(const ArrowField& field) {
+  left_ = most_;
+  return column_of(field);
+}
+
+Column BatchReader::column_of(const ArrowField& field) {
   const Node found = node(field);
   Column column(field.type);
   if (field.kind == Kind::null) {
+    hold(2 * kCellBytes * static_cast<uint64_t>(found.rows));
     for (int64_t r = 0; r < found.rows; ++r) column.add_missing();
     return column;
   }
@@ -235,7 +282,9 @@ Column BatchReader::column(const ArrowField& field) {
 }
 
 std::vector<int64_t> BatchReader::places(const ArrowField& field) {
+  left_ = most_;
   const Node found = node(field);
+  hold(8 * static_cast<uint64_t>(found.rows));
   Column missing(Type::integer);
   read_missing(found, missing);
   if (field.index_width != 8 && field.index_width != 16 && field.index_width != 32 && field.index_width != 64)

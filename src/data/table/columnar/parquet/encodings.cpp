@@ -154,7 +154,6 @@ size_t read_lengths(Bytes bytes, size_t count, std::vector<std::string_view>& ou
 
 // DELTA_BYTE_ARRAY: how much each text shares with the one before, and the rest of it.
 void read_prefixed(Bytes bytes, size_t count, Values& out, const Place& place) {
-  constexpr size_t kMost = size_t{256} << 20;
   std::vector<int64_t> shared;
   const size_t at = read_deltas(bytes, count, shared, place);
   std::vector<std::string_view> rest;
@@ -162,9 +161,14 @@ void read_prefixed(Bytes bytes, size_t count, Values& out, const Place& place) {
   if (shared.size() != count) place.damaged("the page has fewer lengths than values");
   std::vector<size_t> ends(count);
   size_t begin = 0, last = 0;
+  uint64_t whole = 0;
+  for (size_t i = 0; i < count; ++i) {
+    whole += static_cast<uint64_t>(std::max<int64_t>(shared[i], 0)) + rest[i].size();
+    if (whole > place.room) place.damaged("the page has too much text");
+  }
+  out.made.reserve(whole);
   for (size_t i = 0; i < count; ++i) {
     if (shared[i] < 0 || static_cast<uint64_t>(shared[i]) > last) place.damaged("the page has a text that shares more than there is");
-    if (out.made.size() + static_cast<size_t>(shared[i]) + rest[i].size() > kMost) place.damaged("the page has too much text");
     const size_t before = begin;
     begin = out.made.size();
     out.made.resize(begin + static_cast<size_t>(shared[i]));

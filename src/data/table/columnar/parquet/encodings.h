@@ -16,6 +16,7 @@ namespace perigee::tables::parquet {
 struct Place {
   std::string where;
   uint64_t offset = 0;
+  uint64_t room = 0;  // bytes of text that a page may be taken apart to
   [[noreturn]] void damaged(const char* what, const char* hint = kGetAnew) const;
 };
 

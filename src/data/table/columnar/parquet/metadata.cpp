@@ -1,8 +1,10 @@
 #include "src/data/table/columnar/parquet/metadata.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "src/core/error.h"
+#include "src/data/table/columnar/columnar.h"
 #include "src/data/table/columnar/parquet/thrift.h"
 
 namespace perigee::tables::parquet {
@@ -200,7 +202,8 @@ Metadata read_metadata(std::span<const std::byte> file, const std::string& where
   walk(in, [&](T::Field field) {
     if ((field.id != 2 && field.id != 4) || field.kind != T::list) return false;
     const T::List list = in.begin_list();
-    if (list.kind != T::object || list.count > kMostColumns) in.damaged("the Parquet metadata have a list of another kind");
+    if (list.kind != T::object || list.count > std::min<uint64_t>(kMostColumns, most_columns(file.size())))
+      in.damaged("the Parquet metadata have a list of another kind");
     if (field.id == 2) {
       for (uint32_t i = 0; i < list.count; ++i) elements.push_back(read_element(in));
       size_t next = 0;

@@ -35,12 +35,18 @@ void decompress(Codec codec, Span in, std::span<std::byte> out, const Place& pla
 
 class ColumnReader {
  public:
-  ColumnReader(Span file, const Leaf& leaf, const Chunk& chunk, const std::string& where, Column& column)
-      : file_(file), leaf_(leaf), chunk_(chunk), place_{where, chunk.begin}, column_(column), most_text_(most_text(file.size())) {}
+  ColumnReader(Span file, const Leaf& leaf, const Chunk& chunk, const RowRange& range, const std::string& where, Room& room, Column& column)
+      : file_(file),
+        leaf_(leaf),
+        chunk_(chunk),
+        range_(range),
+        place_{where, chunk.begin, most_page(file.size())},
+        room_(room),
+        column_(column) {}
 
   void run() {
     uint64_t at = chunk_.begin;
-    while (done_ < chunk_.values) {
+    while (done_ < chunk_.values && (leaf_.lists > 0 || done_ < range_.to)) {
       place_.offset = at;
       if (at >= file_.size()) place_.damaged("the column's pages lead out of the file");
       const PageHead head = read_page_head(file_.subspan(at), place_.where, at);
@@ -67,7 +73,7 @@ class ColumnReader {
     const uint64_t size = static_cast<uint64_t>(head.plain) - (head.kind == PageHead::Kind::data2 ? before : 0);
     const bool packed = chunk_.codec != Codec::none && (head.kind != PageHead::Kind::data2 || head.compressed);
     if (!packed) return stored;
-    if (size > most_plain(stored.size())) place_.damaged("the page says that it is far larger than its compressed bytes");
+    if (size > place_.room) place_.damaged("the page says that it is far larger than its compressed bytes");
     if (size == 0) return {};
     memory.resize(size);
     decompress(chunk_.codec, stored, memory, place_);
@@ -76,6 +82,7 @@ class ColumnReader {
 
   void read_dictionary(const PageHead& head, Span stored) {
     if (head.encoding != 0 && head.encoding != 2) place_.damaged("the dictionary has an encoding that it cannot have");
+    check_page(head);
     const Span bytes = plain(head, stored, dictionary_bytes_);
     read_values(bytes, 0, leaf_, static_cast<size_t>(head.values), dictionary_, place_);
     entries_ = static_cast<size_t>(head.values);
@@ -85,6 +92,11 @@ class ColumnReader {
 
   void read_data(const PageHead& head, Span stored) {
     if (head.values > chunk_.values - done_) place_.damaged("the column has more values than it says");
+    if (leaf_.lists == 0 && done_ + head.values <= range_.from) {
+      done_ += head.values;
+      return;
+    }
+    check_page(head);
     Span bytes = plain(head, stored, page_bytes_);
     if (leaf_.lists > 0) {
       read_list(head, stored, bytes);
@@ -96,11 +108,57 @@ class ColumnReader {
         head.kind == PageHead::Kind::data2
             ? read_levels(stored.subspan(static_cast<size_t>(head.repeat_bytes), static_cast<size_t>(head.depth_bytes)), values)
             : read_first_levels(head, bytes, values);
-    if (there > 0 && (head.encoding == 2 || head.encoding == 8)) read_numbers(bytes, there);
-    else if (there > 0)
-      read_values(bytes, head.encoding, leaf_, there, values_, place_), convert_values(leaf_, values_, place_), append(values_, there);
-    spread(values, there);
+    const Part part = part_of(values, there);
+    if (there > 0 && (head.encoding == 2 || head.encoding == 8)) read_numbers(bytes, there, part);
+    else if (there > 0) {
+      read_values(bytes, head.encoding, leaf_, there, values_, place_);
+      convert_values(leaf_, values_, place_);
+      append(values_, part);
+    }
+    spread(part);
     done_ += head.values;
+  }
+
+  // What of a page is wanted: rows, and the values that are there in them.
+  struct Part {
+    size_t row = 0, rows = 0, value = 0, values = 0;
+  };
+  Part part_of(size_t values, size_t there) const {
+    const auto begin = static_cast<size_t>(std::max<int64_t>(range_.from - done_, 0));
+    const auto end = static_cast<size_t>(std::min<int64_t>(range_.to - done_, static_cast<int64_t>(values)));
+    if (there == values) return {begin, end - begin, begin, end - begin};
+    const auto count = [&](size_t from, size_t to) {
+      return static_cast<size_t>(std::count(levels_.begin() + static_cast<ptrdiff_t>(from), levels_.begin() + static_cast<ptrdiff_t>(to),
+                                            static_cast<uint32_t>(leaf_.depth)));
+    };
+    return {begin, end - begin, count(0, begin), count(begin, end)};
+  }
+
+  // The dictionary, and what a page is taken apart to, before any of it is allocated.
+  void check_page(const PageHead& head) {
+    const bool texts = leaf_.physical == Physical::bytes || leaf_.physical == Physical::fixed || leaf_.physical == Physical::int96;
+    const bool places = head.encoding == 2 || head.encoding == 8, lengths = head.encoding == 6 || head.encoding == 7;
+    const bool dictionary_page = head.kind == PageHead::Kind::dictionary;
+    const uint64_t levels = dictionary_page ? 0 : leaf_.lists > 0 ? 16 : 4;
+    const uint64_t each = levels + (places && !dictionary_page ? 4 : lengths ? 56 : texts ? 24 : 12);
+    const auto values = static_cast<uint64_t>(head.values);
+    const uint64_t dictionary = dictionary_bytes_.size() + dictionary_.made.size() + entries_ * (texts ? 24 : 8);
+    if (values <= place_.room / each && static_cast<uint64_t>(head.plain) <= place_.room &&
+        values * each + static_cast<uint64_t>(head.plain) + dictionary <= place_.room)
+      return;
+    throw Error(ErrorKind::resources, {.where = place_.where + ": page at byte " + std::to_string(place_.offset),
+                                       .what = "a page has far more values than a file of this size would have",
+                                       .got = std::to_string(head.values) + " values, " + std::to_string(head.plain) + " bytes",
+                                       .expected = "at most " + std::to_string(place_.room >> 20) + " MiB with its dictionary",
+                                       .hint = "write it with smaller pages"});
+  }
+
+  void take_room(uint64_t bytes) {
+    if (room_.take(bytes)) return;
+    throw Error(ErrorKind::resources, {.where = place_.where + ": page at byte " + std::to_string(place_.offset),
+                                       .what = "a row group has far more cells or text than a file of this size would have",
+                                       .expected = "at most " + std::to_string(most_chunk(file_.size()) >> 20) + " MiB",
+                                       .hint = "write it with smaller row groups"});
   }
 
   // One level of lists: where rows begin stands in front of the definition levels.
@@ -121,6 +179,7 @@ class ColumnReader {
       there = read_first_levels(head, bytes, values);
     }
     if (levels_.empty()) levels_.assign(values, static_cast<uint32_t>(leaf_.depth));
+    take_room(values * 16);  // lists grow by copies
     std::vector<double> items;
     if (there > 0 && (head.encoding == 2 || head.encoding == 8)) {
       read_places(bytes, there);
@@ -205,59 +264,58 @@ class ColumnReader {
       place_.damaged("the page has a place beyond its dictionary");
   }
 
-  void read_numbers(Span bytes, size_t there) {
+  void read_numbers(Span bytes, size_t there, const Part& part) {
     read_places(bytes, there);
+    const std::span<const uint32_t> numbers = std::span(numbers_).subspan(part.value, part.values);
     const auto pick = [&](const auto& from, auto& to) {
       const size_t before = to.size();
-      to.resize(before + there);
-      for (size_t i = 0; i < there; ++i) to[before + i] = from[numbers_[i]];
+      to.resize(before + numbers.size());
+      for (size_t i = 0; i < numbers.size(); ++i) to[before + i] = from[numbers[i]];
     };
     if (column_.type == Type::real) return pick(dictionary_.real, column_.real);
     if (column_.type != Type::text) return pick(dictionary_.whole, column_.whole);
     size_t sum = 0;
-    for (const uint32_t n : numbers_) sum += dictionary_.texts[n].size();
-    grow_text(sum, there);
-    for (const uint32_t n : numbers_) column_.bytes += dictionary_.texts[n], column_.ends.push_back(column_.bytes.size());
+    for (const uint32_t n : numbers) sum += dictionary_.texts[n].size();
+    grow_text(sum, numbers.size());
+    for (const uint32_t n : numbers) column_.bytes += dictionary_.texts[n], column_.ends.push_back(column_.bytes.size());
   }
 
   void grow_text(size_t bytes, size_t values) {
-    if (bytes > most_text_ || column_.bytes.size() > most_text_ - bytes)
-      throw Error(ErrorKind::resources, {.where = place_.where + ": page at byte " + std::to_string(place_.offset),
-                                         .what = "a row group has too much text",
-                                         .expected = "at most " + std::to_string(most_text_ >> 20) + " MiB",
-                                         .hint = "write it with smaller row groups"});
+    take_room(bytes > UINT64_MAX / 2 ? UINT64_MAX : 2 * bytes);
     column_.bytes.reserve(std::max(column_.bytes.capacity(), column_.bytes.size() + bytes));
     column_.ends.reserve(column_.ends.size() + values);
   }
 
   // Puts the values that are there side by side behind those of the column.
-  void append(const Values& values, size_t there) {
-    if (column_.type == Type::real) {
-      column_.real.insert(column_.real.end(), values.real.begin(), values.real.end());
-    } else if (column_.type != Type::text) {
-      column_.whole.insert(column_.whole.end(), values.whole.begin(), values.whole.end());
-    } else {
-      size_t sum = 0;
-      for (const std::string_view text : values.texts) sum += text.size();
-      grow_text(sum, there);
-      for (const std::string_view text : values.texts) column_.bytes += text, column_.ends.push_back(column_.bytes.size());
-    }
+  void append(const Values& values, const Part& part) {
+    const auto add = [&](auto& to, const auto& from) {
+      const auto begin = from.begin() + static_cast<ptrdiff_t>(part.value);
+      to.insert(to.end(), begin, begin + static_cast<ptrdiff_t>(part.values));
+    };
+    if (column_.type == Type::real) return add(column_.real, values.real);
+    if (column_.type != Type::text) return add(column_.whole, values.whole);
+    const std::span<const std::string_view> texts = std::span(values.texts).subspan(part.value, part.values);
+    size_t sum = 0;
+    for (const std::string_view text : texts) sum += text.size();
+    grow_text(sum, texts.size());
+    for (const std::string_view text : texts) column_.bytes += text, column_.ends.push_back(column_.bytes.size());
   }
 
   // Moves the values of the page, which stand side by side, to their rows, from the last one on.
-  void spread(size_t values, size_t there) {
+  void spread(const Part& part) {
+    const size_t values = part.rows, there = part.values, rows = kept_;
+    kept_ += values;
     if (there == values) {
       if (!column_.missing.empty()) column_.missing.resize(column_.missing.size() + values, 0);
       return;
     }
-    const auto rows = static_cast<size_t>(done_);
     column_.missing.resize(rows, 0);
     column_.missing.resize(rows + values, 0);
     const auto move_all = [&](auto& list, auto gap) {
       list.resize(rows + values);
       size_t from = rows + there;
       for (size_t i = values; i-- > 0;) {
-        const bool is = levels_[i] == static_cast<uint32_t>(leaf_.depth);
+        const bool is = levels_[part.row + i] == static_cast<uint32_t>(leaf_.depth);
         column_.missing[rows + i] = !is;
         list[rows + i] = is ? list[--from] : gap(from);
       }
@@ -270,10 +328,12 @@ class ColumnReader {
   Span file_;
   const Leaf& leaf_;
   const Chunk& chunk_;
+  RowRange range_;
   Place place_;
+  Room& room_;
   Column& column_;
-  uint64_t most_text_;
-  int64_t done_ = 0;
+  int64_t done_ = 0;  // values of all pages so far
+  size_t kept_ = 0;   // rows of the column so far
   bool has_dictionary_ = false;
   size_t entries_ = 0;
   Bytes dictionary_bytes_, page_bytes_;
@@ -283,15 +343,23 @@ class ColumnReader {
 
 }  // namespace
 
-void read_column(Span file, const Leaf& leaf, const Chunk& chunk, int64_t rows, const std::string& where, Column& column) {
+void read_column(Span file, const Leaf& leaf, const Chunk& chunk, int64_t rows, const RowRange& range, const std::string& where, Room& room,
+                 Column& column) {
   const uint64_t most = static_cast<uint64_t>(most_rows(file.size()));
   if (static_cast<uint64_t>(chunk.values) > most)
     Place{where, chunk.begin}.damaged("the column has far more values than its bytes can have");
   if (leaf.lists == 0 && chunk.values != rows)
     Place{where, chunk.begin}.damaged("the column has another number of values than the row group has rows");
-  column.reserve(rows);
-  ColumnReader(file, leaf, chunk, where, column).run();
-  if (column.size() != rows) Place{where, chunk.begin}.damaged("the column's lists are not as many as the row group has rows");
+  const int64_t wanted = leaf.lists > 0 ? rows : range.to - range.from;
+  if (!room.take(static_cast<uint64_t>(wanted) * kCellBytes))
+    Place{where, chunk.begin}.damaged("the column has far more values than its bytes can have");
+  column.reserve(wanted);
+  ColumnReader(file, leaf, chunk, range, where, room, column).run();
+  if (column.size() != wanted) Place{where, chunk.begin}.damaged("the column's lists are not as many as the row group has rows");
+  if (leaf.lists == 0 || (range.from == 0 && range.to == rows)) return;
+  std::vector<int64_t> which;
+  for (int64_t r = range.from; r < range.to; ++r) which.push_back(r);
+  column = column.rows(which);
 }
 
 }  // namespace perigee::tables::parquet

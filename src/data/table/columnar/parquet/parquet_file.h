@@ -14,9 +14,14 @@ namespace perigee::tables::parquet {
 // From what pages have to what columns have: then `whole`, `real` or `texts` is filled as the leaf's type says.
 void convert_values(const Leaf& leaf, Values& values, const Place& place);
 
-// Appends a column chunk to `column`.
-void read_column(std::span<const std::byte> file, const Leaf& leaf, const Chunk& chunk, int64_t rows, const std::string& where,
-                 Column& column);
+// Some rows of a group.
+struct RowRange {
+  int64_t from = 0, to = 0;
+};
+
+// The rows `range` of a column chunk of `rows`, appended to `column`, whose bytes are taken from `room`.
+void read_column(std::span<const std::byte> file, const Leaf& leaf, const Chunk& chunk, int64_t rows, const RowRange& range,
+                 const std::string& where, Room& room, Column& column);
 
 // `owner` keeps the content alive.
 std::unique_ptr<ColumnarFile> open_parquet(const std::string& name, std::span<const std::byte> content, std::shared_ptr<const void> owner);

@@ -205,7 +205,7 @@ class MdsFile : public RecordTable {
     shards_.push_back(std::move(shard));
     owners_.push_back(std::move(owner));
   }
-  void finish(const std::string& name, uint64_t bytes) { find_columns(name, bytes); }
+  void finish(const std::string& name, uint64_t bytes, uint64_t stored) { find_columns(name, bytes, stored); }
 
  protected:
   uint64_t records() const override { return total_; }
@@ -237,20 +237,6 @@ std::string file_in(const std::string& folder, const Json* data) {
   return folder + "/" + text;
 }
 
-std::shared_ptr<const std::string> whole_stream(const std::string& path) {
-  auto text = std::make_shared<std::string>();
-  const auto stream = open_stream(path);
-  for (size_t got = 1, step = size_t{1} << 20; got > 0;) {
-    const size_t before = text->size();
-    text->resize(before + step);
-    got = stream->read(text->data() + before, step);
-    text->resize(before + got);
-    if (text->size() > kMostShard)
-      throw Error(ErrorKind::resources, {.where = path, .what = "the shard is too large", .expected = "at most 4 GiB"});
-  }
-  return text;
-}
-
 }  // namespace
 
 bool is_mds_folder(const std::string& path) { return folder_exists(path) && file_exists(path + "/index.json"); }
@@ -259,7 +245,7 @@ std::unique_ptr<ColumnarFile> open_mds(const std::string& folder) {
   const std::string index = folder + "/index.json";
   const Bytes content = read_file(index, uint64_t{256} << 20);
   auto file = std::make_unique<MdsFile>();
-  uint64_t bytes = 0;
+  uint64_t bytes = 0, stored = 0;
   try {
     const Json json = Json::parse(as_text(content), index);
     const Json* shards = json.is_object() ? json.find("shards") : nullptr;
@@ -278,24 +264,26 @@ std::unique_ptr<ColumnarFile> open_mds(const std::string& folder) {
       if (from == path) {
         auto mapped = std::make_shared<MappedFile>(path);
         bytes += mapped->bytes().size();
+        stored += mapped->bytes().size();
         file->add(Shard(path, as_text(mapped->bytes()), encodings_of(shard, index)), mapped);
       } else {
-        const auto text = whole_stream(from);
-        bytes += text->size();
-        file->add(Shard(from, *text, encodings_of(shard, index)), text);
+        const auto whole = unpacked_file(from, kMostShard);
+        bytes += whole->bytes().size();
+        stored += MappedFile(from).bytes().size();
+        file->add(Shard(from, as_text(whole->bytes()), encodings_of(shard, index)), whole);
       }
     }
   } catch (const Error& error) {
     throw Error(error.kind() == ErrorKind::resources ? ErrorKind::resources : ErrorKind::data, error.parts());
   }
-  file->finish(folder, bytes);
+  file->finish(folder, bytes, stored);
   return file;
 }
 
 std::unique_ptr<ColumnarFile> open_mds_shard(const std::string& name, std::string_view shard) {
   auto file = std::make_unique<MdsFile>();
   file->add(Shard(name, shard, {}), nullptr);
-  file->finish(name, shard.size());
+  file->finish(name, shard.size(), shard.size());
   return file;
 }
 

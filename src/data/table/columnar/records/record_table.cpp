@@ -27,14 +27,14 @@ void add_field(const RecordField& field, Column& column) {
 
 }  // namespace
 
-void RecordTable::find_columns(const std::string& name, uint64_t bytes) {
+void RecordTable::find_columns(const std::string& name, uint64_t bytes, uint64_t stored) {
   struct Found {
     KindsSeen kinds;
     bool list = false;
     std::string refusal;
   };
   name_ = name;
-  bytes_ = bytes;
+  stored_ = stored;
   std::vector<Found> found;
   each(0, records(), [&](std::span<const RecordField> fields) {
     for (const RecordField& field : fields) {
@@ -81,13 +81,13 @@ Frame RecordTable::read(int64_t chunk, std::span<const size_t> columns) const {
       const auto number = numbers_.find(field.name);
       const int64_t to = number == numbers_.end() ? -1 : place[number->second];
       if (to < 0 || frame.columns[static_cast<size_t>(to)].size() > frame.rows) continue;  // a field that comes twice counts once
-      add_field(field, frame.columns[static_cast<size_t>(to)]);
       made += field.cell.text.size() + 8 * field.list.size();
-      if (made > (uint64_t{16} << 20) + 16 * bytes_)
+      if (made > (uint64_t{12} << 20) + 8 * stored_)
         throw Error(ErrorKind::data, {.where = name_,
                                       .what = "the records are far larger than their file",
                                       .got = std::to_string(made >> 20) + " MiB",
                                       .hint = kGetAnew});
+      add_field(field, frame.columns[static_cast<size_t>(to)]);
     }
     ++frame.rows;
     for (Column& column : frame.columns)

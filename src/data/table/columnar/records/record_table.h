@@ -34,12 +34,14 @@ class RecordTable : public ColumnarFile {
   virtual uint64_t records() const = 0;
   // Records first, ... first + count - 1, in their order. Fields live as long as the call.
   virtual void each(uint64_t first, uint64_t count, const Use& use) const = 0;
-  // Looks at all of them; to be called by the constructor of what inherits. `bytes`: of the file.
-  void find_columns(const std::string& name, uint64_t bytes);
+  // Looks at all of them; to be called by the constructor of what inherits. `bytes`: of the records;
+  // `stored`: of the file, which may be compressed.
+  void find_columns(const std::string& name, uint64_t bytes, uint64_t stored);
+  void find_columns(const std::string& name, uint64_t bytes) { find_columns(name, bytes, bytes); }
 
  private:
   std::string name_;
-  uint64_t bytes_ = 0, chunk_ = 1;
+  uint64_t stored_ = 0, chunk_ = 1;
   TableSchema schema_;
   std::vector<std::string> refusals_;
   std::map<std::string, size_t, std::less<>> numbers_;
