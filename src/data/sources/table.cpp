@@ -9,7 +9,7 @@ SourcePtr open(const Config& config, const std::string& folder) { return tables:
 
 constexpr const char* kPositional[] = {"file"};
 constexpr Option kOptions[] = {
-    {"file", "file", nullptr, "CSV or JSON Lines, also .gz, .xz and .zst; Parquet, Arrow"},
+    {"file", "file", nullptr, "CSV or JSON Lines, also .gz, .xz and .zst; Parquet, Arrow, ...; odbc:DSN=shop#orders"},
     {"schema", "file or table", "found out", "the columns, as `perigee data schema` prints them"},
     {"steps", "list", "[]", "what is done to the table: {{derive = {bmi = \"kg / m ^ 2\"}}, {impute = \"*\"}, ...}"},
     {"target", "column", "the last column", "what is foretold, after the steps: a name or number; false: none"},

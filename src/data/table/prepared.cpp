@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "src/core/error.h"
+#include "src/data/table/columnar/odbc/odbc_file.h"
 #include "src/data/table/sequence_source.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/table_file.h"
@@ -141,10 +142,11 @@ SourcePtr prepared(const Config& config, const std::string& folder, Frame frame,
 }  // namespace
 
 SourcePtr prepared_file(const Config& config, const std::string& folder) {
-  const std::string path = path_in(folder, config.string("file"));
+  const std::string name = config.string("file");
+  const std::string path = is_odbc(name) ? name : path_in(folder, name);
   TableFile file(path, reading(config, folder, ""));
   Frame frame = file.all(uint64_t{1} << 35);
-  return prepared(config, folder, std::move(frame), &file, path, TableUse::examples, true);
+  return prepared(config, folder, std::move(frame), &file, is_odbc(name) ? odbc_place(name).shown : path, TableUse::examples, true);
 }
 
 SourcePtr prepared_text(const Config& config, std::string_view text, const std::string& name, TableUse use) {

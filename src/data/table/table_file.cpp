@@ -15,6 +15,7 @@
 #include "src/core/error.h"
 #include "src/core/warning.h"
 #include "src/data/table/byte_stream.h"
+#include "src/data/table/columnar/odbc/odbc_file.h"
 #include "src/data/table/time_text.h"
 #include "src/io/csv.h"
 #include "src/io/encoding.h"
@@ -143,6 +144,12 @@ std::unique_ptr<ByteStream> TableFile::stream() const {
 }
 
 void TableFile::open() {
+  if (!in_memory_ && is_odbc(path_)) {
+    const OdbcPlace place = odbc_place(path_);
+    path_ = place.shown;
+    columnar_ = open_odbc(place);
+    return plan_columnar();
+  }
   if (const size_t hash = path_.rfind('#'); hash != path_.npos && !in_memory_ && !file_exists(path_) && !folder_exists(path_)) {
     part_ = path_.substr(hash + 1);
     path_.resize(hash);
