@@ -12,8 +12,8 @@
 #include "src/data/text_source.h"
 #include "src/data/transform.h"
 #include "src/io/codec/compress.h"
+#include "src/io/codec/encoding.h"
 #include "src/io/confined.h"
-#include "src/io/encoding.h"
 #include "src/io/image.h"
 #include "src/io/npy.h"
 #include "src/io/sound/sound.h"
@@ -202,7 +202,7 @@ Json RecordReader::around(const Json& description, const Json& inner, Purpose pu
   const Json* source = inner_of(description);
   if (source == nullptr) return inner;
   Json below = around(*source, inner, purpose);
-  // What is asked of a masked text is what stands in its gaps: there is nothing to hide. To be judged, it is.
+  // A masked text that a model is asked about has its gaps already: nothing is hidden in it, unless it is judged.
   if (type_of(description) == "masked_lm" && purpose == Purpose::judge) {
     Json masked = description;
     masked.set("source", std::move(below));

@@ -1,5 +1,5 @@
 // Texts and tables that are not UTF-8: the same content whatever the encoding, as Python's codecs wrote it, and the first wrong byte is named.
-#include "src/io/encoding.h"
+#include "src/io/codec/encoding.h"
 
 #include <gtest/gtest.h>
 

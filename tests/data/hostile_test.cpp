@@ -75,7 +75,7 @@ Outcome outcome_of(const std::string& path) {
   return outcome;
 }
 
-// What is said of files that are refused, or whose chunks are.
+// The messages about files that are refused, or whose chunks are.
 const std::map<std::string, std::string> kTold = {
     {"rows.parquet", "a row group has far more rows than its bytes can have"},
     {"text_page.parquet", "a page has far more values than a file of this size would have"},

@@ -1,6 +1,6 @@
 // The first byte chooses the encoding and where the text is torn apart, the rest is the text: the parts say what the whole says, which is UTF-8. Then
 // its sentences, which leave nothing out but blanks.
-#include "src/io/encoding.h"
+#include "src/io/codec/encoding.h"
 
 #include "src/core/error.h"
 #include "src/core/utf8.h"

@@ -12,8 +12,8 @@
 #include "src/data/table.h"
 #include "src/io/archive/tar.h"
 #include "src/io/codec/compress.h"
+#include "src/io/codec/encoding.h"
 #include "src/io/confined.h"
-#include "src/io/encoding.h"
 #include "src/text/sentences.h"
 #include "src/text/term_bag.h"
 

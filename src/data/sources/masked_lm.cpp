@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kSalt = 0x6d61736b6c6dull;
 constexpr int64_t kMostTokens = 1 << 24;
 
-// What the texts inside were numbered by: an object that TextNumbers reads; null when they are none.
+// The numbering of the texts inside: an object that TextNumbers reads; null when they are none.
 const Json* text_fitted(const Json& fitted) {
   for (const Json* at = &fitted; at != nullptr && at->is_object(); at = at->find("source")) {
     const Json* type = at->find("type");

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <map>
 
-#include "src/data/objects_on_pictures.h"
+#include "src/data/sources/objects_on_pictures.h"
 #include "src/data/sources/picture_options.h"
 #include "src/data/transforms/carried.h"
 #include "src/io/confined.h"

@@ -1,6 +1,6 @@
 // {"type": "table", "file": "adult.csv", "steps": [...], "target": "income"}: a table in a file, prepared by steps; see src/data/table.
 #include "src/data/table/prepared.h"
-#include "src/io/encoding.h"
+#include "src/io/codec/encoding.h"
 
 namespace perigee {
 namespace {

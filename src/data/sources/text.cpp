@@ -10,7 +10,7 @@
 #include "src/data/streams.h"
 #include "src/data/text_source.h"
 #include "src/io/codec/compress.h"
-#include "src/io/encoding.h"
+#include "src/io/codec/encoding.h"
 #include "src/text/text_numbers.h"
 
 namespace perigee {

@@ -14,7 +14,7 @@
 
 #include "src/core/error.h"
 #include "src/io/codec/compress.h"
-#include "src/io/encoding.h"
+#include "src/io/codec/encoding.h"
 #include "src/io/module.h"
 
 namespace perigee {

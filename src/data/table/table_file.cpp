@@ -17,8 +17,8 @@
 #include "src/data/table/byte_stream.h"
 #include "src/data/table/columnar/odbc/odbc_file.h"
 #include "src/data/table/time_text.h"
+#include "src/io/codec/encoding.h"
 #include "src/io/csv.h"
-#include "src/io/encoding.h"
 #include "src/io/file.h"
 
 namespace perigee::tables {

@@ -24,7 +24,7 @@ class BoxGrid : public Transform {
   Field output() const override { return output_; }
   bool draws() const override { return false; }
 
-  // Of several boxes with their middle in one cell the first stays; a class beyond the last one is not there.
+  // The first of several boxes with their middle in one cell stays; a class beyond the last one is not there.
   void apply(const std::byte* in, std::byte* out, Draw& /*draw*/) const override {
     const auto* from = reinterpret_cast<const float*>(in);
     auto* to = reinterpret_cast<float*>(out);

@@ -1,4 +1,4 @@
-// What lies on a picture goes where the picture goes: boxes of objects, and masks that give each pixel a class.
+// Fields that lie on a picture go where it goes: boxes of objects, and masks that give each pixel a class.
 #pragma once
 
 #include "src/data/transform.h"

@@ -12,7 +12,7 @@ namespace perigee::tables {
 
 inline bool is_odbc(std::string_view path) { return path.starts_with("odbc:"); }
 
-// What stands between "odbc:" and the first '#', and behind that a table or a SELECT.
+// The part between "odbc:" and the first '#', and behind that a table or a SELECT.
 struct OdbcPlace {
   std::string connection, part;
   std::string shown;  // for messages: without a password

@@ -119,7 +119,7 @@ class ColumnReader {
     done_ += head.values;
   }
 
-  // What of a page is wanted: rows, and the values that are there in them.
+  // The wanted part of a page: rows, and the values that are there in them.
   struct Part {
     size_t row = 0, rows = 0, value = 0, values = 0;
   };

@@ -72,7 +72,7 @@ class ParquetFile : public ColumnarFile {
                                          .hint = "write it with smaller row groups"});
   }
 
-  // What a cell takes, about; of texts by the mean of the dictionary.
+  // The bytes that a cell takes, about; of texts by the mean of the dictionary.
   uint64_t cell_bytes(const Leaf& leaf, const Chunk& chunk) const {
     if (leaf.type != Type::text) return kCellBytes;
     constexpr uint64_t kUsual = 24;

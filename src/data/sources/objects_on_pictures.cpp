@@ -1,4 +1,4 @@
-#include "src/data/objects_on_pictures.h"
+#include "src/data/sources/objects_on_pictures.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "src/io/encoding.h"
+#include "src/io/codec/encoding.h"
 
 #include <iconv.h>
 
