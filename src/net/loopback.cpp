@@ -9,7 +9,7 @@
 namespace perigee {
 namespace {
 
-// What is under way should still be in the cache when it is read: with the system's 4 MB it comes back from memory, at twice the CPU time
+// Bytes under way should still be in the cache when they are read: with the system's 4 MB they come back from memory, at twice the CPU time
 // per byte. The system doubles the number, and says that there is room when a third is free: then a chunk of 256 KB nearly always goes at
 // once, without a second wake-up and without a copy for later.
 constexpr int kSendBuffer = 512 << 10;

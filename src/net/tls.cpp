@@ -198,7 +198,7 @@ struct Tls::Impl {
     return partial;
   }
 
-  // What is not for the caller. False: the conversation is over.
+  // A record that is not for the caller. False: the conversation is over.
   bool take_other(TlsContent type, std::span<const std::byte> words) {
     if (type == TlsContent::alert && words.size() == 2) {
       const auto alert = static_cast<TlsAlert>(words[1]);
