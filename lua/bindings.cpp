@@ -27,7 +27,7 @@
 namespace perigee {
 namespace {
 
-void set_text(lua_State* L, const char* key, const char* text) {
+void set_bindings_text(lua_State* L, const char* key, const char* text) {
   if (!text) return;
   lua_pushstring(L, text);
   lua_setfield(L, -2, key);
@@ -61,8 +61,8 @@ int family_members(lua_State* L) {
     for (const FamilyMember& member : family.members) {
       const Schema own{.options = member.schema.options};
       lua_newtable(L);
-      set_text(L, "name", member.name);
-      set_text(L, "doc", member.doc);
+      set_bindings_text(L, "name", member.name);
+      set_bindings_text(L, "doc", member.doc);
       push_strings(L, wanted == "layer" ? own.names() : member.schema.names());
       lua_setfield(L, -2, "options");
       push_strings(L, {member.schema.positional.begin(), member.schema.positional.end()});
@@ -75,7 +75,7 @@ int family_members(lua_State* L) {
       }
       if (wanted == "layer") {
         const LayerDef& def = layer_named(member.name);
-        set_text(L, "stem", def.stem ? def.stem : def.name);
+        set_bindings_text(L, "stem", def.stem ? def.stem : def.name);
         push_strings(L, scheduled_options(own));
         lua_setfield(L, -2, "scheduled");
       }
@@ -98,8 +98,8 @@ int ops(lua_State* L) {
   for (const OpDef* def : all_ops()) {
     if (def->internal || def->max_inputs == 0) continue;
     lua_newtable(L);
-    set_text(L, "name", def->name);
-    set_text(L, "doc", def->doc);
+    set_bindings_text(L, "name", def->name);
+    set_bindings_text(L, "doc", def->doc);
     lua_pushinteger(L, def->min_inputs);
     lua_setfield(L, -2, "min");
     lua_pushinteger(L, def->max_inputs);
@@ -215,7 +215,7 @@ int job_key_names(lua_State* L) {
   push_options(L, options);
   for (size_t i = 0; i < options.size(); ++i) {
     lua_rawgeti(L, -1, static_cast<int>(i + 1));
-    set_text(L, "example", job_example(name, options[i]->name));
+    set_bindings_text(L, "example", job_example(name, options[i]->name));
     lua_pop(L, 1);
   }
   return 1;
@@ -296,7 +296,7 @@ int open_bindings(lua_State* L) {
   lua_newtable(L);
   luaL_register(L, nullptr, kFunctions);
   add_generate_functions(L);
-  set_text(L, "version", PERIGEE_VERSION);
+  set_bindings_text(L, "version", PERIGEE_VERSION);
   lua_pushlightuserdata(L, nullptr);
   lua_setfield(L, -2, "null");
   lua_newtable(L);

@@ -18,7 +18,7 @@ struct Entry {
   std::vector<std::string> positional;
 };
 
-void set_text(lua_State* L, const char* key, const std::string& value) {
+void set_reference_text(lua_State* L, const char* key, const std::string& value) {
   if (value.empty()) return;
   lua_pushlstring(L, value.data(), value.size());
   lua_setfield(L, -2, key);
@@ -40,9 +40,9 @@ class Writer {
 
   void add(const Entry& entry) {
     lua_newtable(L);
-    set_text(L, "family", entry.family);
-    set_text(L, "name", entry.name);
-    set_text(L, "doc", entry.doc);
+    set_reference_text(L, "family", entry.family);
+    set_reference_text(L, "name", entry.name);
+    set_reference_text(L, "doc", entry.doc);
     if (!entry.example.empty()) {
       push_json(L, Json::parse(entry.example, entry.name));
       lua_setfield(L, -2, "example");
@@ -93,13 +93,13 @@ void push_options(lua_State* L, const std::vector<const Option*>& options) {
   for (size_t i = 0; i < options.size(); ++i) {
     const Option& option = *options[i];
     lua_newtable(L);
-    set_text(L, "name", option.name);
-    set_text(L, "type", type_text(option));
-    set_text(L, "range", range_text(option));
-    set_text(L, "fallback", or_empty(option.fallback));
-    set_text(L, "doc", or_empty(option.doc));
-    set_text(L, "units", or_empty(option.units));
-    set_text(L, "family", or_empty(option.type->family));
+    set_reference_text(L, "name", option.name);
+    set_reference_text(L, "type", type_text(option));
+    set_reference_text(L, "range", range_text(option));
+    set_reference_text(L, "fallback", or_empty(option.fallback));
+    set_reference_text(L, "doc", or_empty(option.doc));
+    set_reference_text(L, "units", or_empty(option.units));
+    set_reference_text(L, "family", or_empty(option.type->family));
     lua_pushboolean(L, option.required());
     lua_setfield(L, -2, "required");
     lua_rawseti(L, -2, static_cast<int>(i + 1));

@@ -148,7 +148,7 @@ Tensor predicted(Trainer& trainer, const Array& x) {
 }
 
 // Its storage has one owner then, as the account of what lies outside Lua wants it.
-void give(lua_State* L, int index, Tensor value) {
+void give_run(lua_State* L, int index, Tensor value) {
   Array array(value);
   value = {};
   give_array(L, index, std::move(array));
@@ -159,7 +159,7 @@ int predict(lua_State* L) {
   const Array x = check_array(L, 2);
   Tensor output;
   with_session(L, "run:predict", [&](Session& session) { output = predicted(session.trainer(), x); });
-  give(L, 3, std::move(output));
+  give_run(L, 3, std::move(output));
   lua_pushboolean(L, 1);
   return 1;
 }
@@ -219,7 +219,7 @@ int parameter(lua_State* L) {
       throw Error(ErrorKind::usage,
                   {.where = "run.network", .what = "there is no parameter '" + name + "'", .hint = "run.network lists them"});
   });
-  give(L, 3, std::move(value));
+  give_run(L, 3, std::move(value));
   lua_pushboolean(L, 1);
   return 1;
 }

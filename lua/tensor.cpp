@@ -41,7 +41,7 @@ int attempt(F f) noexcept {
   return kFailed;
 }
 
-void give(Array* out, Array result) {
+void give_tensor_lua(Array* out, Array result) {
   ArrayBytes::add(result);
   new (out) Array(std::move(result));  // the memory is zero until now
 }
@@ -67,7 +67,7 @@ static int tensor_unary(int op, const Array* a, Array* out) noexcept {
   return attempt([&] {
     if (eager_few(static_cast<Elementwise>(op), *a, nullptr, 0, room_of(out), out)) return;
     const EagerOperand operands[] = {operand(a, 0)};
-    give(out, eager_elementwise(static_cast<Elementwise>(op), operands));
+    give_tensor_lua(out, eager_elementwise(static_cast<Elementwise>(op), operands));
   });
 }
 
@@ -75,14 +75,14 @@ static int tensor_binary(int op, const Array* a, const Array* b, double number, 
   return attempt([&] {
     if (a && eager_few(static_cast<Elementwise>(op), *a, b, number, room_of(out), out)) return;
     const EagerOperand operands[] = {operand(a, number), operand(b, number)};
-    give(out, eager_elementwise(static_cast<Elementwise>(op), operands));
+    give_tensor_lua(out, eager_elementwise(static_cast<Elementwise>(op), operands));
   });
 }
 
 static int tensor_where(const Array* condition, const Array* a, double x, const Array* b, double y, Array* out) noexcept {
   return attempt([&] {
     const EagerOperand operands[] = {operand(condition, 0), operand(a, x), operand(b, y)};
-    give(out, eager_elementwise(Elementwise::where, operands));
+    give_tensor_lua(out, eager_elementwise(Elementwise::where, operands));
   });
 }
 
@@ -108,12 +108,12 @@ static int tensor_share(Array* x) noexcept {
 static int tensor_window(const Array* x, const LuaIndex* indices, int count, Array* out) noexcept {
   return attempt([&] {
     std::array<WindowIndex, kMostLuaIndices> room;
-    give(out, window(*x, from_lua(*x, std::span(indices, static_cast<size_t>(count)), room)));
+    give_tensor_lua(out, window(*x, from_lua(*x, std::span(indices, static_cast<size_t>(count)), room)));
   });
 }
 
 static int tensor_new(int dtype, int rank, const int64_t* dims, Array* out) noexcept {
-  return attempt([&] { give(out, new_array({static_cast<Dtype>(dtype), Shape(std::vector<int64_t>(dims, dims + rank))})); });
+  return attempt([&] { give_tensor_lua(out, new_array({static_cast<Dtype>(dtype), Shape(std::vector<int64_t>(dims, dims + rank))})); });
 }
 
 static int tensor_fill(const Array* x, double value) noexcept {
@@ -133,11 +133,11 @@ static int tensor_item(const Array* x, double* out) noexcept {
 }
 
 static int tensor_cast(const Array* x, int dtype, Array* out) noexcept {
-  return attempt([&] { give(out, cast(*x, static_cast<Dtype>(dtype))); });
+  return attempt([&] { give_tensor_lua(out, cast(*x, static_cast<Dtype>(dtype))); });
 }
 
 static int tensor_contiguous(const Array* x, Array* out) noexcept {
-  return attempt([&] { give(out, contiguous(*x)); });
+  return attempt([&] { give_tensor_lua(out, contiguous(*x)); });
 }
 
 static const char* tensor_error() noexcept { return last_error; }
@@ -369,7 +369,7 @@ void give_array(lua_State* L, int index, Array result) {
     throw Error(ErrorKind::usage, {.what = "there is no place for a result",
                                    .got = luaL_typename(L, index),
                                    .expected = "a tensor as argument " + std::to_string(index)});
-  give(out, std::move(result));
+  give_tensor_lua(out, std::move(result));
   give_finaliser(L, index);
 }
 

@@ -24,13 +24,13 @@
 namespace perigee {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using CloudMachineClock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kMeetWithin = 15min;  // the machines of one order begin minutes apart
-constexpr auto kLookEvery = 2s;      // for output and notices
-constexpr auto kAskEvery = 10s;      // whether the caller wants to end: each look is two paid requests
-constexpr auto kEndWithin = 100s;    // AWS takes a machine two minutes after its notice
+constexpr auto kMeetWithin = 15min;            // the machines of one order begin minutes apart
+constexpr auto kCloudMachineLookEvery = 2s;    // for output and notices
+constexpr auto kAskEvery = 10s;                // whether the caller wants to end: each look is two paid requests
+constexpr auto kCloudMachineEndWithin = 100s;  // AWS takes a machine two minutes after its notice
 constexpr uint64_t kMostPiece = 1 << 20;
 constexpr const char* kLog = "output.txt";
 
@@ -61,7 +61,7 @@ class Metadata {
   std::string base_, token_;
 };
 
-std::string text_at(const std::string& path) {
+std::string cloud_machine_text_at(const std::string& path) {
   return stat_stored(path).kind == StoredKind::file ? std::string(as_text(read_file(path, kMostPiece))) : "";
 }
 void tell(const std::string& path, std::string_view text) { write_file(path, as_bytes(text)); }
@@ -72,7 +72,7 @@ struct Order {
 };
 
 Order read_order(const std::string& folder) {
-  const Json json = Json::parse(text_at(folder + "/run.json"), folder + "/run.json", 10'000);
+  const Json json = Json::parse(cloud_machine_text_at(folder + "/run.json"), folder + "/run.json", 10'000);
   const Config config(json, folder + "/run.json");
   Order order{.words = config.string_list("words"),
               .files = config.string_list("files"),
@@ -88,7 +88,7 @@ void bring_files(const std::string& folder, const Order& order) {
       throw Error(ErrorKind::data, {.where = folder + "/run.json", .what = "names a file outside of the run", .got = "'" + file + "'"});
     write_file(file, read_file(folder + "/files/" + file, uint64_t{1} << 32));
   }
-  const std::string secret = text_at(folder + "/secret");
+  const std::string secret = cloud_machine_text_at(folder + "/secret");
   const int fd = open("secret", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   const bool written = fd >= 0 && write(fd, secret.data(), secret.size()) == static_cast<ssize_t>(secret.size());
   if (fd >= 0) close(fd);
@@ -100,8 +100,9 @@ std::string meet(const std::string& folder, int index, const std::string& own) {
     tell(folder + "/coordinator", own);
     return own;
   }
-  for (const auto begun = Clock::now(); Clock::now() - begun < kMeetWithin; std::this_thread::sleep_for(kLookEvery))
-    if (std::string address = text_at(folder + "/coordinator"); !address.empty()) return address;
+  for (const auto begun = CloudMachineClock::now(); CloudMachineClock::now() - begun < kMeetWithin;
+       std::this_thread::sleep_for(kCloudMachineLookEvery))
+    if (std::string address = cloud_machine_text_at(folder + "/coordinator"); !address.empty()) return address;
   throw Error(ErrorKind::cluster,
               {.where = folder, .what = "machine 0 has not come within 15 minutes", .hint = "`perigee cloud ls` shows the machines"});
 }
@@ -161,24 +162,24 @@ class Output {
 // The training's exit code. What the store does not take is told later: the training is worth more.
 int attend(pid_t pid, const std::string& folder, int index, Metadata& metadata, Output& output) {
   bool asked = false;
-  Clock::time_point looked{};
+  CloudMachineClock::time_point looked{};
   const auto wanted = [&] {
     if (!metadata.get("spot/instance-action").empty()) return true;
-    if (Clock::now() - looked < kAskEvery) return false;
-    looked = Clock::now();
-    return !text_at(folder + "/stop").empty();
+    if (CloudMachineClock::now() - looked < kAskEvery) return false;
+    looked = CloudMachineClock::now();
+    return !cloud_machine_text_at(folder + "/stop").empty();
   };
-  Clock::time_point killed_at = Clock::time_point::max();
-  for (int status = 0;; std::this_thread::sleep_for(kLookEvery)) {
+  CloudMachineClock::time_point killed_at = CloudMachineClock::time_point::max();
+  for (int status = 0;; std::this_thread::sleep_for(kCloudMachineLookEvery)) {
     if (waitpid(pid, &status, WNOHANG) == pid) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     try {
       if (index == 0) output.tell_more();
       if (!asked && wanted()) {
         kill(pid, SIGTERM);  // a worker leaves; the coordinator writes a checkpoint
-        asked = true, killed_at = Clock::now() + kEndWithin;
+        asked = true, killed_at = CloudMachineClock::now() + kCloudMachineEndWithin;
       }
     } catch (const Error&) {}
-    if (Clock::now() > killed_at) kill(pid, SIGKILL);
+    if (CloudMachineClock::now() > killed_at) kill(pid, SIGKILL);
   }
 }
 

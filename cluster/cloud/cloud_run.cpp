@@ -22,14 +22,14 @@
 namespace perigee {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using CloudRunClock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kLookEvery = 5s;
-constexpr auto kAloneWithin = 10min;  // without AWS: a caller's network comes back
-constexpr auto kStopWithin = 120s;    // for a checkpoint, once the caller wants to end
-constexpr auto kEndWithin = 120s;     // for EC2 to end machines
-constexpr auto kBeginWithin = 60s;    // until a machine that was started is in EC2's lists
+constexpr auto kCloudRunLookEvery = 5s;
+constexpr auto kAloneWithin = 10min;       // without AWS: a caller's network comes back
+constexpr auto kStopWithin = 120s;         // for a checkpoint, once the caller wants to end
+constexpr auto kCloudRunEndWithin = 120s;  // for EC2 to end machines
+constexpr auto kBeginWithin = 60s;         // until a machine that was started is in EC2's lists
 
 constexpr const char* kUserData = R"sh(#!/bin/bash
 # A machine of the Perigee run @RUN@. It ends itself: when the training has ended, and at the latest after @MINUTES@ minutes.
@@ -99,7 +99,7 @@ bool shell_word(const std::string& text) {
   });
 }
 
-[[noreturn]] void refuse(const std::string& where, const std::string& what, const std::string& got, const std::string& hint) {
+[[noreturn]] void refuse_cloud_run(const std::string& where, const std::string& what, const std::string& got, const std::string& hint) {
   throw Error(ErrorKind::usage, {.where = where, .what = what, .got = got, .hint = hint});
 }
 
@@ -118,9 +118,10 @@ void take_files(CloudRun* run) {
   for (const std::string& file : run->files) {
     expect_there(file);
     const std::string name = file_name(file);
-    if (!shell_word(name) || name.starts_with('.')) refuse(file, "has a letter that file names of a run cannot have", name, "rename it");
+    if (!shell_word(name) || name.starts_with('.'))
+      refuse_cloud_run(file, "has a letter that file names of a run cannot have", name, "rename it");
     if (std::find(names.begin(), names.end(), name) != names.end() || name == "secret")
-      refuse(file, "another file of the run has this name", name, "rename one of them");
+      refuse_cloud_run(file, "another file of the run has this name", name, "rename one of them");
     names.push_back(name);
   }
 }
@@ -140,7 +141,7 @@ void write_folder(const CloudRun& run) {
   write_file(folder + "/run.json", as_bytes(json.dump(2)));
 }
 
-std::string text_at(const std::string& path) {
+std::string cloud_run_text_at(const std::string& path) {
   return stat_stored(path).kind == StoredKind::file ? std::string(as_text(read_file(path, 1 << 20))) : "";
 }
 
@@ -152,7 +153,8 @@ size_t running(const std::vector<Machine>& machines) {
 void end_all(const std::string& run, Machines* machines) {
   std::vector<Machine> left;
   bool seen = false;
-  for (const auto begun = Clock::now(); Clock::now() - begun < kEndWithin; std::this_thread::sleep_for(kLookEvery)) {
+  for (const auto begun = CloudRunClock::now(); CloudRunClock::now() - begun < kCloudRunEndWithin;
+       std::this_thread::sleep_for(kCloudRunLookEvery)) {
     left = machines->list(run);
     seen |= !left.empty();
     std::erase_if(left, [](const Machine& m) { return m.ends(); });
@@ -181,7 +183,7 @@ class Shown {
     for (;; ++next_) {
       char name[16];
       std::snprintf(name, sizeof name, "%08d", next_);
-      const std::string piece = text_at(folder_ + "/log/" + name);
+      const std::string piece = cloud_run_text_at(folder_ + "/log/" + name);
       if (piece.empty()) return;
       show_(piece);
     }
@@ -201,9 +203,9 @@ class Watch {
 
   // The exit code, once there is a result. Error(cluster) when all machines are gone without one.
   std::optional<int> look() {
-    const bool gone = Clock::now() - begun_ > kBeginWithin && running(machines_->list(run_.order.run)) == 0;
+    const bool gone = CloudRunClock::now() - begun_ > kBeginWithin && running(machines_->list(run_.order.run)) == 0;
     shown_.more();
-    if (const std::string result = text_at(run_.folder() + "/result"); !result.empty()) {
+    if (const std::string result = cloud_run_text_at(run_.folder() + "/result"); !result.empty()) {
       shown_.more();
       show_(result.substr(std::min(result.size(), result.find('\n') + 1)));  // why it could not begin
       return static_cast<int>(std::strtol(result.c_str(), nullptr, 10));
@@ -215,7 +217,7 @@ class Watch {
  private:
   [[noreturn]] void fail() {
     for (int i = 1; i < run_.order.count; ++i)
-      if (const std::string failed = text_at(run_.folder() + "/failed-" + std::to_string(i)); !failed.empty())
+      if (const std::string failed = cloud_run_text_at(run_.folder() + "/failed-" + std::to_string(i)); !failed.empty())
         warn("machine " + std::to_string(i) + ": " + failed.substr(failed.find('\n') + 1));
     throw Error(ErrorKind::cluster, {.where = run_.order.run,
                                      .what = "all machines are gone, and machine 0 left no result",
@@ -228,25 +230,25 @@ class Watch {
   Machines* machines_;
   const std::function<void(std::string_view)>& show_;
   Shown shown_;
-  const Clock::time_point begun_ = Clock::now();
+  const CloudRunClock::time_point begun_ = CloudRunClock::now();
 };
 
 // Until there is a result, or a checkpoint had its time after `stop`.
 int watch(const CloudRun& run, Machines* machines, const std::function<void(std::string_view)>& show, const std::atomic<bool>& stop) {
   Watch watch(run, machines, show);
-  Clock::time_point stopped = Clock::time_point::max(), reached = Clock::now();
-  for (;; std::this_thread::sleep_for(kLookEvery)) {
-    if (stop && stopped == Clock::time_point::max()) {
+  CloudRunClock::time_point stopped = CloudRunClock::time_point::max(), reached = CloudRunClock::now();
+  for (;; std::this_thread::sleep_for(kCloudRunLookEvery)) {
+    if (stop && stopped == CloudRunClock::time_point::max()) {
       write_file(run.folder() + "/stop", as_bytes(std::string_view("stop\n")));
-      stopped = Clock::now();
+      stopped = CloudRunClock::now();
     }
     try {
       if (const auto code = watch.look()) return *code;
-      reached = Clock::now();
+      reached = CloudRunClock::now();
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::resources || stop || Clock::now() - reached > kAloneWithin) throw;
+      if (error.kind() != ErrorKind::resources || stop || CloudRunClock::now() - reached > kAloneWithin) throw;
     }
-    if (stop && Clock::now() - stopped > kStopWithin) return 130;
+    if (stop && CloudRunClock::now() - stopped > kStopWithin) return 130;
   }
 }
 
@@ -254,21 +256,22 @@ int watch(const CloudRun& run, Machines* machines, const std::function<void(std:
 
 void check_cloud_run(CloudRun* run) {
   if (!run->store.starts_with("s3://") || run->store.size() <= 5 || !shell_word(run->store))
-    refuse("--store", "is no place in S3 for the run", "'" + run->store + "'", "for example --store s3://bucket/runs");
+    refuse_cloud_run("--store", "is no place in S3 for the run", "'" + run->store + "'", "for example --store s3://bucket/runs");
   while (run->store.ends_with('/')) run->store.pop_back();
   if (run->words.size() < 2 || run->words[0] != "train")
-    refuse("cloud up", "says not what to train", "", "for example `perigee cloud up aws --store s3://bucket/runs -- train lenet.lua`");
+    refuse_cloud_run("cloud up", "says not what to train", "",
+                     "for example `perigee cloud up aws --store s3://bucket/runs -- train lenet.lua`");
   for (const char* own : {"--out", "--secret", "--workers", "--agents", "--listen", "--join", "--detach"})
     for (const std::string& word : run->words)
       if (word == own || word.starts_with(std::string(own) + "="))
-        refuse(own, "is set by `perigee cloud up` itself", "", "leave it away; --machines says how many train");
+        refuse_cloud_run(own, "is set by `perigee cloud up` itself", "", "leave it away; --machines says how many train");
   if (!run->package.empty()) {
     expect_there(run->package);
     if ((!run->package.ends_with(".deb") && !run->package.ends_with(".whl")) || !shell_word(file_name(run->package)))
-      refuse("--package", "is no package of Perigee", run->package, "a .deb or .whl, as `./perigee package` makes them");
+      refuse_cloud_run("--package", "is no package of Perigee", run->package, "a .deb or .whl, as `./perigee package` makes them");
   }
   for (const auto& [where, text] : {std::pair<const char*, const std::string&>{"--region", run->region}, {"--role", run->order.role}})
-    if (!shell_word(text)) refuse(where, "is no name", "'" + text + "'", "letters, digits and dashes");
+    if (!shell_word(text)) refuse_cloud_run(where, "is no name", "'" + text + "'", "letters, digits and dashes");
   take_files(run);
   const std::string name = std::filesystem::path(run->words[1]).stem().string();
   std::string plain;

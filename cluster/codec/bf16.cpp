@@ -5,9 +5,9 @@
 namespace perigee {
 namespace {
 
-constexpr auto kOptions = common_options("false");
+constexpr auto kBf16Options = common_options("false");
 
-std::unique_ptr<Codec> make(const Config&, const CodecSetup& setup) { return make_float_codec(kBf16, setup); }
+std::unique_ptr<Codec> make_bf16(const Config&, const CodecSetup& setup) { return make_float_codec(kBf16, setup); }
 
 }  // namespace
 
@@ -15,7 +15,7 @@ extern const CodecDef codec_bf16;
 const CodecDef codec_bf16{.name = "bf16",
                           .doc = "16 bits each: the range of float32, relative error at most 1/256.",
                           .format = 2,
-                          .schema = {.options = kOptions},
-                          .make = make};
+                          .schema = {.options = kBf16Options},
+                          .make = make_bf16};
 
 }  // namespace perigee

@@ -14,11 +14,11 @@
 namespace perigee {
 namespace {
 
-constexpr std::array<Option, 2> kOwn = {{
+constexpr std::array<Option, 2> kDctOwn = {{
     {"count", "integer", "4", "coefficients of each chunk of 64 elements that are sent", {1, 64}},
     ValueList::kOption,
 }};
-constexpr auto kOptions = join_options(kOwn, common_options("true"));
+constexpr auto kDctOptions = join_options(kDctOwn, common_options("true"));
 constexpr int64_t kChunk = kMixSize;
 
 // forward[i][j] = c_j cos(pi (2 i + 1) j / 128), backward its transpose.
@@ -141,7 +141,7 @@ class DctCodec final : public Codec {
   ValueList values_;
 };
 
-std::unique_ptr<Codec> make(const Config& config, const CodecSetup& setup) {
+std::unique_ptr<Codec> make_dct(const Config& config, const CodecSetup& setup) {
   const int64_t count = config.integer("count");
   return std::make_unique<DctCodec>(setup, count, ValueList::read(config));
 }
@@ -152,7 +152,7 @@ extern const CodecDef codec_dct;
 const CodecDef codec_dct{.name = "dct",
                          .doc = "The largest cosine coefficients of each 64 elements (DeMo).",
                          .format = 12,
-                         .schema = {.options = kOptions},
-                         .make = make};
+                         .schema = {.options = kDctOptions},
+                         .make = make_dct};
 
 }  // namespace perigee

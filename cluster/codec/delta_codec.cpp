@@ -5,7 +5,7 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kAlign = 64;
+constexpr size_t kDeltaCodecAlign = 64;
 
 }  // namespace
 
@@ -27,12 +27,12 @@ DeltaCodec::DeltaCodec(std::unique_ptr<Codec> codec, const CodecSegment& segment
   memory_.residual.resize(codec_->feedback() ? static_cast<size_t>(segment.count) : 0);
   memory_.state.resize(codec_->state_floats(segment_));
   out_.resize(bound());
-  scratch_.resize(codec_->scratch_bytes(segment_) + kAlign);
+  scratch_.resize(codec_->scratch_bytes(segment_) + kDeltaCodecAlign);
 }
 
 std::span<std::byte> DeltaCodec::scratch() {
-  const size_t off = reinterpret_cast<uintptr_t>(scratch_.data()) % kAlign;
-  return std::span(scratch_).subspan(off == 0 ? 0 : kAlign - off, codec_->scratch_bytes(segment_));
+  const size_t off = reinterpret_cast<uintptr_t>(scratch_.data()) % kDeltaCodecAlign;
+  return std::span(scratch_).subspan(off == 0 ? 0 : kDeltaCodecAlign - off, codec_->scratch_bytes(segment_));
 }
 
 SharedBytes DeltaCodec::encode(std::span<const float> values, int64_t round, const StepProgress& when, int workers) {

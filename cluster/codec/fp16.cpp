@@ -5,9 +5,9 @@
 namespace perigee {
 namespace {
 
-constexpr auto kOptions = common_options("false");
+constexpr auto kFp16Options = common_options("false");
 
-std::unique_ptr<Codec> make(const Config&, const CodecSetup& setup) { return make_float_codec(kFp16, setup); }
+std::unique_ptr<Codec> make_fp16(const Config&, const CodecSetup& setup) { return make_float_codec(kFp16, setup); }
 
 }  // namespace
 
@@ -15,7 +15,7 @@ extern const CodecDef codec_fp16;
 const CodecDef codec_fp16{.name = "fp16",
                           .doc = "16 bits each, up to 65504, relative error at most 1/2048.",
                           .format = 3,
-                          .schema = {.options = kOptions},
-                          .make = make};
+                          .schema = {.options = kFp16Options},
+                          .make = make_fp16};
 
 }  // namespace perigee

@@ -14,16 +14,16 @@
 namespace perigee {
 namespace {
 
-constexpr std::array<Option, 1> kOwn = {{
+constexpr std::array<Option, 1> kLowrankOwn = {{
     {"rank", "integer", "2", "columns of P and Q", {1, 256}},
 }};
-constexpr auto kOptions = join_options(kOwn, common_options("true"));
+constexpr auto kLowrankOptions = join_options(kLowrankOwn, common_options("true"));
 constexpr uint64_t kDraws = 0x6c6f7772616e6b;  // tells these draws from those of others
 constexpr float kLargestQ = 0x1p100f, kLargestP = 1.001f;
 constexpr float kNegligible = 1e-6f;  // a column that lies this close to those before it is rounding errors
 constexpr int64_t kTile = 256;
 
-enum Variant : uint16_t { kRaw = 0, kFactors = 1, kTensors = 2 };
+enum LowrankVariant : uint16_t { kRaw = 0, kFactors = 1, kTensors = 2 };
 
 struct Shape {
   int64_t rows = 0, columns = 0, rank = 0;  // rank 0: sent as it is
@@ -124,7 +124,7 @@ class LowRankCodec final : public Codec {
   bool decode_body(const PayloadHeader& header, std::span<const std::byte> body, float weight, const CodecSegment& segment,
                    std::span<float> sum, std::span<std::byte> scratch) const override {
     const Shape shape = shape_of(segment);
-    const Variant variant = segment.tensor_count > 0 ? kTensors : shape.rank > 0 ? kFactors : kRaw;
+    const LowrankVariant variant = segment.tensor_count > 0 ? kTensors : shape.rank > 0 ? kFactors : kRaw;
     const size_t detail = segment.tensor_count > 0 ? segment.tensor_count : static_cast<size_t>(shape.rank);
     if (header.detail != detail || header.variant != variant) return false;
     if (body.size() != static_cast<size_t>(floats_of(segment)) * sizeof(float)) return false;
@@ -304,7 +304,7 @@ class LowRankCodec final : public Codec {
   int64_t rank_;
 };
 
-std::unique_ptr<Codec> make(const Config& config, const CodecSetup& setup) {
+std::unique_ptr<Codec> make_lowrank(const Config& config, const CodecSetup& setup) {
   return std::make_unique<LowRankCodec>(setup, config.integer("rank"));
 }
 
@@ -314,7 +314,7 @@ extern const CodecDef codec_lowrank;
 const CodecDef codec_lowrank{.name = "lowrank",
                              .doc = "Matrices as products of two narrow ones (PowerSGD); can be all-reduced.",
                              .format = 11,
-                             .schema = {.options = kOptions},
-                             .make = make};
+                             .schema = {.options = kLowrankOptions},
+                             .make = make_lowrank};
 
 }  // namespace perigee

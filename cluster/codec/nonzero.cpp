@@ -14,10 +14,10 @@
 namespace perigee {
 namespace {
 
-constexpr auto kOptions = common_options("false");
+constexpr auto kNonzeroOptions = common_options("false");
 constexpr int64_t kBlock = 16;
-constexpr size_t kCount = 8;  // bytes of the number of runs
-constexpr uint16_t kAll = 1;  // variant
+constexpr size_t kNonzeroCount = 8;  // bytes of the number of runs
+constexpr uint16_t kAll = 1;         // variant
 
 struct Run {
   int64_t first = 0, last = 0;  // elements
@@ -39,7 +39,7 @@ class NonzeroCodec final : public Codec {
       loops().fold(v, call.residual.data(), decay(), n);
       v = call.residual.data();
     }
-    size_t bytes = kCount;
+    size_t bytes = kNonzeroCount;
     int64_t runs = 0, after = 0;  // after: the first block behind the run before
     each_run(v, n, [&](int64_t first, int64_t last) {
       bytes += gap_bytes(static_cast<uint64_t>(first - after)) + gap_bytes(static_cast<uint64_t>(last - first - 1)) +
@@ -65,13 +65,13 @@ class NonzeroCodec final : public Codec {
       kFp32.add(loops(), body.data(), segment.count, weight, sum.data());
       return true;
     }
-    if (body.size() < kCount) return false;
+    if (body.size() < kNonzeroCount) return false;
     int64_t runs, sent = 0;
-    std::memcpy(&runs, body.data(), kCount);
+    std::memcpy(&runs, body.data(), kNonzeroCount);
     const int64_t blocks = blocks_of(segment.count);
     if (runs < 0 || runs > blocks / 2 + 1) return false;
     const std::byte* const end = body.data() + body.size();
-    const std::byte* at = body.data() + kCount;
+    const std::byte* at = body.data() + kNonzeroCount;
     const std::byte* const list = at;
     Reader reader{segment.count};
     Run run;
@@ -110,8 +110,8 @@ class NonzeroCodec final : public Codec {
   };
 
   static void write_runs(const float* v, int64_t n, int64_t runs, std::byte* body) {
-    std::memcpy(body, &runs, kCount);
-    std::byte* to = body + kCount;
+    std::memcpy(body, &runs, kNonzeroCount);
+    std::byte* to = body + kNonzeroCount;
     int64_t after = 0;
     each_run(v, n, [&](int64_t first, int64_t last) {
       to = write_gap(static_cast<uint64_t>(first - after), to);
@@ -140,7 +140,7 @@ class NonzeroCodec final : public Codec {
   }
 };
 
-std::unique_ptr<Codec> make(const Config&, const CodecSetup& setup) { return std::make_unique<NonzeroCodec>(setup); }
+std::unique_ptr<Codec> make_nonzero(const Config&, const CodecSetup& setup) { return std::make_unique<NonzeroCodec>(setup); }
 
 }  // namespace
 
@@ -148,7 +148,7 @@ extern const CodecDef codec_nonzero;
 const CodecDef codec_nonzero{.name = "nonzero",
                              .doc = "32 bits each of what is not zero, nothing lost: of embeddings only the rows that were read.",
                              .format = 14,
-                             .schema = {.options = kOptions},
-                             .make = make};
+                             .schema = {.options = kNonzeroOptions},
+                             .make = make_nonzero};
 
 }  // namespace perigee

@@ -10,7 +10,7 @@ namespace perigee {
 namespace {
 
 constexpr int64_t kWorthwhile = 10;  // times smaller than the matrix
-constexpr size_t kAlign = 64;
+constexpr size_t kPartsCodecAlign = 64;
 constexpr int64_t kBorder = 16;  // elements: 64 bytes
 
 }  // namespace
@@ -54,7 +54,7 @@ void PartsCodec::add_segment(const CodecSegment& where, bool dense) {
     parts_.resize(parts_.size() + floats);
     if (codec_->feedback()) memory_.residual.resize(memory_.residual.size() + static_cast<size_t>(where.count));
     memory_.state.resize(memory_.state.size() + codec_->state_floats(where));
-    scratch_.resize(std::max(scratch_.size(), codec_->scratch_bytes(where) + kAlign));
+    scratch_.resize(std::max(scratch_.size(), codec_->scratch_bytes(where) + kPartsCodecAlign));
   }
   segments_.push_back(segment);
 }
@@ -71,14 +71,14 @@ void PartsCodec::restart() {
 
 EncodeCall PartsCodec::call_of(const Segment& segment) {
   const auto count = static_cast<size_t>(segment.where.count);
-  const size_t off = reinterpret_cast<uintptr_t>(scratch_.data()) % kAlign;
+  const size_t off = reinterpret_cast<uintptr_t>(scratch_.data()) % kPartsCodecAlign;
   return {.segment = segment.where,
           .values = std::span(packed_).subspan(static_cast<size_t>(segment.where.first), count),
           .residual = std::span(memory_.residual).subspan(segment.residual, codec_->feedback() ? count : 0),
           .state = std::span(memory_.state).subspan(segment.state, codec_->state_floats(segment.where)),
           .seed = seed_,
           .round = round_,
-          .scratch = std::span(scratch_).subspan(off == 0 ? 0 : kAlign - off, codec_->scratch_bytes(segment.where))};
+          .scratch = std::span(scratch_).subspan(off == 0 ? 0 : kPartsCodecAlign - off, codec_->scratch_bytes(segment.where))};
 }
 
 std::span<float> PartsCodec::parts_of(const Segment& segment) {

@@ -11,13 +11,13 @@
 namespace perigee {
 namespace {
 
-constexpr std::array<Option, 4> kOwn = {{
+constexpr std::array<Option, 4> kRandomkOwn = {{
     {"share", "number", "0.01", "of the elements that is sent", {1e-6, 1}},
     {"count", "integer", "0", "elements of a segment that are sent, instead of a share", {0}},
     {"unbiased", "boolean", "false", "what is sent is multiplied by n / k: right on average; without feedback only"},
     ValueList::kOption,
 }};
-constexpr auto kOptions = join_options(kOwn, common_options("true"));
+constexpr auto kRandomkOptions = join_options(kRandomkOwn, common_options("true"));
 
 RandomPositions positions_of(const RandomChoice& choice, const CodecSegment& segment) {
   return {choice, segment.count, static_cast<uint64_t>(segment.first)};
@@ -106,7 +106,7 @@ class RandomKCodec final : public Codec {
   ValueList values_;
 };
 
-std::unique_ptr<Codec> make(const Config& config, const CodecSetup& setup) {
+std::unique_ptr<Codec> make_randomk(const Config& config, const CodecSetup& setup) {
   const double share = config.number("share");
   const bool unbiased = config.boolean("unbiased");
   if (unbiased && setup.feedback)
@@ -120,7 +120,7 @@ extern const CodecDef codec_randomk;
 const CodecDef codec_randomk{.name = "randomk",
                              .doc = "Elements chosen by chance, the same in all workers; can be all-reduced.",
                              .format = 9,
-                             .schema = {.options = kOptions},
-                             .make = make};
+                             .schema = {.options = kRandomkOptions},
+                             .make = make_randomk};
 
 }  // namespace perigee

@@ -6,13 +6,13 @@
 namespace perigee {
 namespace {
 
-constexpr std::array<Option, 2> kOwn = {{
+constexpr std::array<Option, 2> kSignOwn = {{
     {"block", "integer", "1024", "elements that share a scale, a multiple of 64", {64, 1073741824}},
     {"scale", "name", "mean", "what a sign stands for: mean, of the block's magnitudes, or one, without feedback", {}, {"mean", "one"}},
 }};
-constexpr auto kOptions = join_options(kOwn, common_options("true"));
+constexpr auto kSignOptions = join_options(kSignOwn, common_options("true"));
 
-std::unique_ptr<Codec> make(const Config& config, const CodecSetup& setup) { return make_quantized_codec(config, setup, 1, 1024); }
+std::unique_ptr<Codec> make_sign(const Config& config, const CodecSetup& setup) { return make_quantized_codec(config, setup, 1, 1024); }
 
 }  // namespace
 
@@ -20,7 +20,7 @@ extern const CodecDef codec_sign;
 const CodecDef codec_sign{.name = "sign",
                           .doc = "1 bit each: the sign, times a scale for each block.",
                           .format = 7,
-                          .schema = {.options = kOptions},
-                          .make = make};
+                          .schema = {.options = kSignOptions},
+                          .make = make_sign};
 
 }  // namespace perigee

@@ -18,7 +18,7 @@
 namespace perigee {
 namespace {
 
-constexpr std::array<Option, 9> kOwn = {{
+constexpr std::array<Option, 9> kThresholdOwn = {{
     {"tau", "number", "0.001", "what is sent of an element that has gathered as much; where it adapts, at first", {1e-12, 1e12}},
     {"adapt",
      "name",
@@ -34,8 +34,8 @@ constexpr std::array<Option, 9> kOwn = {{
     {"clip_every", "integer", "5", "rounds between two such cuts", {1, 1e6}},
     {"indices", "name", "gaps", "gaps, or int32: 4 bytes each", {}, {"gaps", "int32"}},
 }};
-constexpr auto kOptions = join_options(kOwn, common_options("true"));
-constexpr size_t kCount = 8;  // bytes of a list's length
+constexpr auto kThresholdOptions = join_options(kThresholdOwn, common_options("true"));
+constexpr size_t kThresholdCount = 8;  // bytes of a list's length
 
 struct ThresholdOptions {
   double tau, min_share, max_share, target, rate, clip;
@@ -50,7 +50,7 @@ class ThresholdCodec final : public Codec {
  public:
   ThresholdCodec(const CodecSetup& setup, ThresholdOptions options) : Codec(setup), options_(std::move(options)) {}
 
-  size_t bound(const CodecSegment& segment) const override { return kPayloadHeader + kCount + bitmap_bytes(segment.count); }
+  size_t bound(const CodecSegment& segment) const override { return kPayloadHeader + kThresholdCount + bitmap_bytes(segment.count); }
   // Where tau will settle is unknown; then the most.
   double bits_per_element(const CodecSegment&) const override {
     if (options_.adapt == "none") return 2;
@@ -73,10 +73,10 @@ class ThresholdCodec final : public Codec {
     auto* masks = reinterpret_cast<uint64_t*>(call.scratch.data());
     const int64_t count = loops().exceed(v, n, tau, masks);
     header->detail = bits_from_float(tau);
-    size_t bytes = write_list(v, n, count, masks, header, body + kCount);
+    size_t bytes = write_list(v, n, count, masks, header, body + kThresholdCount);
     if (bytes > 0 || count == 0) {
-      std::memcpy(body, &count, kCount);
-      bytes += kCount;
+      std::memcpy(body, &count, kThresholdCount);
+      bytes += kThresholdCount;
       if (feedback()) each_set(masks, n, [&](int64_t i) { take(&call.residual[static_cast<size_t>(i)], tau); });
     } else {
       header->variant = kTauBitmap;
@@ -95,10 +95,10 @@ class ThresholdCodec final : public Codec {
     if (!(tau >= kSmallestTau && tau <= kLargestTau)) return false;
     if (header.variant == (options_.indices == "gaps" ? kTauGaps : kTauInt32)) {
       int64_t count;
-      if (body.size() < kCount) return false;
-      std::memcpy(&count, body.data(), kCount);
+      if (body.size() < kThresholdCount) return false;
+      std::memcpy(&count, body.data(), kThresholdCount);
       if (count < 0 || count > segment.count) return false;
-      const auto list = body.subspan(kCount);
+      const auto list = body.subspan(kThresholdCount);
       return header.variant == kTauGaps ? add_gaps(list, count, weight * tau, sum) : add_int32(list, count, weight * tau, sum);
     }
     if (header.variant != kTauBitmap || body.size() != bitmap_bytes(segment.count) || !valid_codes2(body.data(), body.size())) return false;
@@ -206,7 +206,7 @@ class ThresholdCodec final : public Codec {
   ThresholdOptions options_;
 };
 
-std::unique_ptr<Codec> make(const Config& config, const CodecSetup& setup) {
+std::unique_ptr<Codec> make_threshold(const Config& config, const CodecSetup& setup) {
   ThresholdOptions options;
   options.tau = config.number("tau");
   options.adapt = config.choice("adapt");
@@ -227,7 +227,7 @@ extern const CodecDef codec_threshold;
 const CodecDef codec_threshold{.name = "threshold",
                                .doc = "+tau or -tau of each element that has gathered as much (Strom, Deeplearning4j).",
                                .format = 10,
-                               .schema = {.options = kOptions},
-                               .make = make};
+                               .schema = {.options = kThresholdOptions},
+                               .make = make_threshold};
 
 }  // namespace perigee

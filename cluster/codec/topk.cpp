@@ -11,13 +11,13 @@
 namespace perigee {
 namespace {
 
-constexpr std::array<Option, 3> kOwn = {{
+constexpr std::array<Option, 3> kTopkOwn = {{
     {"share", "number or schedule", "0.01", "of the elements that is sent; or a schedule", {1e-6, 1}},
     {"count", "integer", "0", "elements of a segment that are sent, instead of a share", {0}},
     ValueList::kOption,
 }};
-constexpr auto kOptions = join_options(kOwn, common_options("true"));
-constexpr size_t kCount = 8;  // bytes of the count
+constexpr auto kTopkOptions = join_options(kTopkOwn, common_options("true"));
+constexpr size_t kTopkCount = 8;  // bytes of the count
 
 class TopKCodec final : public Codec {
  public:
@@ -26,7 +26,7 @@ class TopKCodec final : public Codec {
 
   size_t bound(const CodecSegment& segment) const override {
     const int64_t k = most(segment.count);
-    return kPayloadHeader + (segment.count > 0 ? kCount : 0) + values_.bytes(k) + gaps_bound(k, segment.count, false);
+    return kPayloadHeader + (segment.count > 0 ? kTopkCount : 0) + values_.bytes(k) + gaps_bound(k, segment.count, false);
   }
   double bits_per_element(const CodecSegment& segment) const override {
     const int64_t k = chosen(segment.count, kEnd);
@@ -49,10 +49,10 @@ class TopKCodec final : public Codec {
     }
     auto* masks = reinterpret_cast<uint64_t*>(call.scratch.data());
     auto* sent = reinterpret_cast<float*>(call.scratch.data() + mask_bytes(call.segment));
-    const std::byte* const end = choose(v, n, k, masks, sent, body + kCount + values_.bytes(k));
+    const std::byte* const end = choose(v, n, k, masks, sent, body + kTopkCount + values_.bytes(k));
     header->variant = static_cast<uint16_t>(values_.format());
-    std::memcpy(body, &k, kCount);
-    values_.write(loops(), sent, k, body + kCount);
+    std::memcpy(body, &k, kTopkCount);
+    values_.write(loops(), sent, k, body + kTopkCount);
     if (feedback()) {
       int64_t j = 0;
       each_set(masks, n, [&](int64_t i) { call.residual[static_cast<size_t>(i)] = sent[j++]; });
@@ -63,18 +63,18 @@ class TopKCodec final : public Codec {
   bool decode_body(const PayloadHeader& header, std::span<const std::byte> body, float weight, const CodecSegment& segment,
                    std::span<float> sum, std::span<std::byte>) const override {
     int64_t count;
-    if (body.size() < kCount) return false;
-    std::memcpy(&count, body.data(), kCount);
+    if (body.size() < kTopkCount) return false;
+    std::memcpy(&count, body.data(), kTopkCount);
     if (scheduled() ? count < 1 || count > segment.count : count != most(segment.count)) return false;
     const int64_t k = count;
     if (header.variant != static_cast<uint16_t>(values_.format()) || header.detail != 0) return false;
-    if (body.size() < kCount + values_.bytes(k)) return false;
-    const auto gaps = body.subspan(kCount + values_.bytes(k));
-    if (!values_.valid(body.subspan(kCount, values_.bytes(k)), k) || !valid_gaps(gaps, k, segment.count, false)) return false;
+    if (body.size() < kTopkCount + values_.bytes(k)) return false;
+    const auto gaps = body.subspan(kTopkCount + values_.bytes(k));
+    if (!values_.valid(body.subspan(kTopkCount, values_.bytes(k)), k) || !valid_gaps(gaps, k, segment.count, false)) return false;
     const std::byte* at = gaps.data();
     const std::byte* const end = at + gaps.size();
     size_t position = 0;
-    values_.each(body.data() + kCount, k, [&](int64_t, float value) {
+    values_.each(body.data() + kTopkCount, k, [&](int64_t, float value) {
       uint64_t gap = 0;
       read_gap(at, end, &gap);
       position += gap;
@@ -118,7 +118,7 @@ class TopKCodec final : public Codec {
   ValueList values_;
 };
 
-std::unique_ptr<Codec> make(const Config& config, const CodecSetup& setup) {
+std::unique_ptr<Codec> make_topk(const Config& config, const CodecSetup& setup) {
   const Json* given = config.raw("share");
   const Json share = given && given->is_object() ? *given : Json(config.number("share"));
   return std::make_unique<TopKCodec>(setup, share, config.integer("count"), ValueList::read(config));
@@ -130,7 +130,7 @@ extern const CodecDef codec_topk;
 const CodecDef codec_topk{.name = "topk",
                           .doc = "The largest share of the elements, with their positions.",
                           .format = 8,
-                          .schema = {.options = kOptions},
-                          .make = make};
+                          .schema = {.options = kTopkOptions},
+                          .make = make_topk};
 
 }  // namespace perigee

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kPort = ":7700";
 
-std::string text_of(const Environment& environment, const char* name) {
+std::string aws_text_of(const Environment& environment, const char* name) {
   const char* text = environment(name);
   return text ? text : "";
 }
@@ -25,10 +25,10 @@ std::optional<Engine> find_batch(const Environment& environment) {
   Engine engine{.name = "aws_batch", .rank = *rank, .size = *size};
   // The main node need not be the first: the two change places.
   if (const int first = main.value_or(0); first != 0) engine.rank = *rank == first ? 0 : *rank == 0 ? first : *rank;
-  std::string address = text_of(environment, "AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS");  // the main node itself is not told
+  std::string address = aws_text_of(environment, "AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS");  // the main node itself is not told
   if (address.empty() && engine.rank > 0) return std::nullopt;
   engine.coordinator = (address.empty() ? "0.0.0.0" : address) + kPort;
-  const std::string job = text_of(environment, "AWS_BATCH_JOB_ID");  // with #node
+  const std::string job = aws_text_of(environment, "AWS_BATCH_JOB_ID");  // with #node
   engine.job = job.substr(0, job.find('#'));
   engine.lasting = !engine.job.empty();
   engine.restarts = environment_number(environment, "AWS_BATCH_JOB_ATTEMPT", 1, 1 << 20).value_or(1) - 1;
@@ -36,9 +36,9 @@ std::optional<Engine> find_batch(const Environment& environment) {
 }
 
 std::optional<Engine> find_sagemaker(const Environment& environment) {
-  const std::string job = text_of(environment, "TRAINING_JOB_NAME");
+  const std::string job = aws_text_of(environment, "TRAINING_JOB_NAME");
   if (job.empty()) return std::nullopt;
-  const std::string root = text_of(environment, "SM_ROOT");  // tests have their own
+  const std::string root = aws_text_of(environment, "SM_ROOT");  // tests have their own
   const std::string file = (root.empty() ? "/opt/ml" : root) + "/input/config/resourceconfig.json";
   if (!file_exists(file)) return std::nullopt;
   const Bytes bytes = read_file(file, 1 << 20);

@@ -6,7 +6,7 @@
 namespace perigee {
 namespace {
 
-std::optional<Engine> find(const Environment& environment) {
+std::optional<Engine> find_kubernetes(const Environment& environment) {
   const auto rank = environment_number(environment, "JOB_COMPLETION_INDEX", 0, 1 << 20);
   const auto size = environment_number(environment, "PERIGEE_SIZE", 1, 1 << 20);
   const char* coordinator = environment("PERIGEE_COORDINATOR");
@@ -23,6 +23,6 @@ extern const EngineDef engine_kubernetes;
 const EngineDef engine_kubernetes{.name = "kubernetes",
                                   .doc = "an Indexed Job, as perigee submit --k8s prints it",
                                   .variables = "JOB_COMPLETION_INDEX, PERIGEE_SIZE, PERIGEE_COORDINATOR",
-                                  .find = find};
+                                  .find = find_kubernetes};
 
 }  // namespace perigee

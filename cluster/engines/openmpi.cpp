@@ -20,7 +20,7 @@ std::string job_name(const Environment& environment) {
   return "job";
 }
 
-std::optional<Engine> find(const Environment& environment) {
+std::optional<Engine> find_openmpi(const Environment& environment) {
   const auto rank = environment_number(environment, "OMPI_COMM_WORLD_RANK", 0, 1 << 20);
   const auto size = environment_number(environment, "OMPI_COMM_WORLD_SIZE", 1, 1 << 20);
   if (!rank || !size) return std::nullopt;
@@ -41,6 +41,6 @@ std::optional<Engine> find(const Environment& environment) {
 
 extern const EngineDef engine_openmpi;
 const EngineDef engine_openmpi{
-    .name = "openmpi", .doc = "mpirun of Open MPI", .variables = "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE", .find = find};
+    .name = "openmpi", .doc = "mpirun of Open MPI", .variables = "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE", .find = find_openmpi};
 
 }  // namespace perigee

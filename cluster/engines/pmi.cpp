@@ -102,7 +102,7 @@ Meeting exchange(int descriptor, const Meeting* mine, const std::atomic<bool>& s
   return {told.substr(0, comma), told.substr(comma + 1)};
 }
 
-std::optional<Engine> find(const Environment& environment) {
+std::optional<Engine> find_pmi(const Environment& environment) {
   const auto rank = environment_number(environment, "PMI_RANK", 0, 1 << 20);
   const auto size = environment_number(environment, "PMI_SIZE", 1, 1 << 20);
   const auto descriptor = environment_number(environment, "PMI_FD", 0, 1 << 20);
@@ -125,6 +125,6 @@ extern const EngineDef engine_pmi;
 const EngineDef engine_pmi{.name = "pmi",
                            .doc = "mpiexec of MPICH, Intel MPI or MVAPICH (Hydra), and Flux",
                            .variables = "PMI_RANK, PMI_SIZE, PMI_FD",
-                           .find = find};
+                           .find = find_pmi};
 
 }  // namespace perigee

@@ -135,7 +135,7 @@ class Pmix {
   int (*finalize_)(const void*, size_t) = nullptr;
 };
 
-std::optional<Engine> find(const Environment& environment) {
+std::optional<Engine> find_pmix(const Environment& environment) {
   const char* rank = environment("PMIX_RANK");
   const char* step = environment("SLURM_STEP_ID");
   if (!rank || !*rank || (step && *step)) return std::nullopt;
@@ -154,6 +154,6 @@ std::optional<Engine> find(const Environment& environment) {
 
 extern const EngineDef engine_pmix;
 const EngineDef engine_pmix{
-    .name = "pmix", .doc = "prterun, and other launchers with PMIx", .variables = "PMIX_RANK, and libpmix.so.2", .find = find};
+    .name = "pmix", .doc = "prterun, and other launchers with PMIx", .variables = "PMIX_RANK, and libpmix.so.2", .find = find_pmix};
 
 }  // namespace perigee

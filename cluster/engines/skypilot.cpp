@@ -6,7 +6,7 @@
 namespace perigee {
 namespace {
 
-std::optional<Engine> find(const Environment& environment) {
+std::optional<Engine> find_skypilot(const Environment& environment) {
   const auto rank = environment_number(environment, "SKYPILOT_NODE_RANK", 0, 1 << 20);
   const auto size = environment_number(environment, "SKYPILOT_NUM_NODES", 1, 1 << 20);
   const char* addresses = environment("SKYPILOT_NODE_IPS");  // one a line, the first is that of rank 0
@@ -24,6 +24,6 @@ extern const EngineDef engine_skypilot;
 const EngineDef engine_skypilot{.name = "skypilot",
                                 .doc = "SkyPilot with num_nodes",
                                 .variables = "SKYPILOT_NODE_RANK, SKYPILOT_NUM_NODES, SKYPILOT_NODE_IPS",
-                                .find = find};
+                                .find = find_skypilot};
 
 }  // namespace perigee

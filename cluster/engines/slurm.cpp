@@ -61,7 +61,7 @@ std::vector<std::string> expand_ranges(const std::string& inside, const std::str
   return numbers;
 }
 
-std::optional<Engine> find(const Environment& environment) {
+std::optional<Engine> find_slurm(const Environment& environment) {
   const char* job = environment("SLURM_JOB_ID");
   const char* step = environment("SLURM_STEP_ID");
   if (!job || !*job || !step || !*step) return std::nullopt;  // a batch script is no step: there is one process, and srun starts the others
@@ -121,6 +121,6 @@ std::vector<std::string> expand_node_list(const std::string& list) {
 
 extern const EngineDef engine_slurm;
 const EngineDef engine_slurm{
-    .name = "slurm", .doc = "srun of Slurm", .variables = "SLURM_JOB_ID, SLURM_STEP_ID, SLURM_PROCID", .find = find};
+    .name = "slurm", .doc = "srun of Slurm", .variables = "SLURM_JOB_ID, SLURM_STEP_ID, SLURM_PROCID", .find = find_slurm};
 
 }  // namespace perigee

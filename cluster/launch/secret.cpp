@@ -35,7 +35,8 @@ std::string_view trimmed(std::string_view text) {
 
 constexpr const char* kMakeOne = "make one with `perigee secret new > FILE` and copy it to every machine";
 
-[[noreturn]] void fail(std::string_view where, std::string what, std::string got = "", std::string expected = "", std::string hint = "") {
+[[noreturn]] void fail_secret(std::string_view where, std::string what, std::string got = "", std::string expected = "",
+                              std::string hint = "") {
   throw Error(ErrorKind::authentication, {.where = std::string(where),
                                           .what = std::move(what),
                                           .got = std::move(got),
@@ -46,21 +47,21 @@ constexpr const char* kMakeOne = "make one with `perigee secret new > FILE` and 
 // The mode is checked on the descriptor that is read, so that the file cannot be exchanged in between.
 std::string read_private_file(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) fail(path, "cannot read the secret", std::strerror(errno), "", kMakeOne);
+  if (fd < 0) fail_secret(path, "cannot read the secret", std::strerror(errno), "", kMakeOne);
   struct Closer {
     int fd;
     ~Closer() { ::close(fd); }
   } closer{fd};
   struct stat info {};
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) fail(path, "a secret is a regular file", "something else", "", kMakeOne);
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) fail_secret(path, "a secret is a regular file", "something else", "", kMakeOne);
   if (info.st_mode & 077) {
     char mode[8];
     std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(info.st_mode & 07777));
-    fail(path, "others than its owner may read or change this secret", std::string("mode ") + mode, "0600", "chmod 600 " + path);
+    fail_secret(path, "others than its owner may read or change this secret", std::string("mode ") + mode, "0600", "chmod 600 " + path);
   }
   std::string text(kMaxFileBytes + 1, '\0');
   const ssize_t size = ::read(fd, text.data(), text.size());
-  if (size < 0) fail(path, "cannot read the secret", std::strerror(errno));
+  if (size < 0) fail_secret(path, "cannot read the secret", std::strerror(errno));
   text.resize(static_cast<size_t>(size));
   return text;
 }
@@ -78,10 +79,12 @@ Secret Secret::random() {
 Secret Secret::from_hex(std::string_view hex, std::string_view where) {
   Secret secret;
   const auto expected = std::to_string(2 * secret.bytes_.size()) + " hexadecimal digits";
-  if (hex.size() != 2 * secret.bytes_.size()) fail(where, "not a secret", std::to_string(hex.size()) + " characters", expected, kMakeOne);
+  if (hex.size() != 2 * secret.bytes_.size())
+    fail_secret(where, "not a secret", std::to_string(hex.size()) + " characters", expected, kMakeOne);
   for (size_t i = 0; i < secret.bytes_.size(); ++i) {
     const int high = digit_value(hex[2 * i]), low = digit_value(hex[2 * i + 1]);
-    if (high < 0 || low < 0) fail(where, "not a secret", "another character at position " + std::to_string(2 * i + 1), expected, kMakeOne);
+    if (high < 0 || low < 0)
+      fail_secret(where, "not a secret", "another character at position " + std::to_string(2 * i + 1), expected, kMakeOne);
     secret.bytes_[i] = static_cast<uint8_t>(high << 4 | low);
   }
   secret.present_ = true;
@@ -96,7 +99,8 @@ Secret Secret::from_file(const std::string& path) {
     const std::string_view line = trimmed(rest.substr(0, end));
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (line.empty() || line.front() == '#') continue;
-    if (!found.empty()) fail(path, "a secret file has one key", "more than one line", "one line, beside those that begin with #", kMakeOne);
+    if (!found.empty())
+      fail_secret(path, "a secret file has one key", "more than one line", "one line, beside those that begin with #", kMakeOne);
     found = line;
   }
   return from_hex(found, path);

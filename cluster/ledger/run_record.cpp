@@ -20,7 +20,7 @@ constexpr int64_t kMostExamples = int64_t{1} << 52, kMostPerStep = int64_t{1} <<
 
 std::string line_of(Json::Object fields) { return Json(std::move(fields)).dump() + "\n"; }
 
-uint64_t hash_of(const Config& line) {
+uint64_t run_record_hash_of(const Config& line) {
   const std::string text = line.string("hash");
   uint64_t hash = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), hash, 16);
@@ -59,7 +59,7 @@ RecordedShare read_share(const Config& share) {
 RecordedRound read_round(const Config& line, const RunRecord& record) {
   const auto next = static_cast<int64_t>(record.rounds.size());
   RecordedRound out{.round = line.integer_in("round", 0, kMostExamples),
-                    .hash = hash_of(line),
+                    .hash = run_record_hash_of(line),
                     .examples_after = line.integer_in("examples", 1, kMostExamples),
                     .workers = line.integer_in("workers", 1, static_cast<int64_t>(kMaxWorkers))};
   if (out.round != next) line.fail("round", "does not follow the one before", std::to_string(out.round), std::to_string(next));
@@ -121,7 +121,7 @@ void read_beginning(const Json& json, const Config& line, Json* beginning, RunRe
 // Work after that round became void.
 void restore(const Config& line, RunRecord* record) {
   const int64_t round = line.integer_in("restored", -1, kMostExamples);
-  const uint64_t hash = hash_of(line);
+  const uint64_t hash = run_record_hash_of(line);
   line.reject_unread();
   if (round >= static_cast<int64_t>(record->rounds.size()))
     line.fail("restored", "is of a round that the record has not got", std::to_string(round),

@@ -23,7 +23,7 @@ constexpr size_t kMaxJobs = 64;
 constexpr size_t kMaxPeers = 1024;
 constexpr uint64_t kNever = ~uint64_t{0};
 
-uint64_t ns(double ms) { return static_cast<uint64_t>(ms * 1e6); }
+uint64_t agent_ns(double ms) { return static_cast<uint64_t>(ms * 1e6); }
 
 // Exit codes after which another try would end alike: bad usage, data, model, credentials; and the quiet ends.
 bool final_code(int code) {
@@ -186,7 +186,7 @@ struct Agent::Impl {
   }
 
   void end_job(JobState& job) {
-    if (!job.stopping) job.kill_ns = clock.now_ns() + ns(options.grace_ms);
+    if (!job.stopping) job.kill_ns = clock.now_ns() + agent_ns(options.grace_ms);
     job.stopping = true;
     for (Slot& slot : job.slots) {
       slot.over = true;
@@ -235,10 +235,10 @@ struct Agent::Impl {
     if (stopping || job.stopping || slot.over) return false;
     if (signal == 0 && final_code(code)) return false;
     // There is no coordinator for which it could train.
-    if (job.launcher == 0 && clock.now_ns() - job.lost_ns >= ns(options.launcher_silent_ms)) return false;
+    if (job.launcher == 0 && clock.now_ns() - job.lost_ns >= agent_ns(options.launcher_silent_ms)) return false;
     const uint64_t now = clock.now_ns();
     slot.crashes.push_back(now);
-    while (!slot.crashes.empty() && slot.crashes.front() + ns(options.window_s * 1e3) < now) slot.crashes.pop_front();
+    while (!slot.crashes.empty() && slot.crashes.front() + agent_ns(options.window_s * 1e3) < now) slot.crashes.pop_front();
     assert(slot.crashes.size() <= options.restarts + 1);
     if (slot.crashes.size() <= options.restarts) return true;
     ++gave_up;
@@ -264,7 +264,7 @@ struct Agent::Impl {
     const double doubled = options.backoff_ms * static_cast<double>(uint64_t{1} << std::min<size_t>(slot.crashes.size() - 1, 20));
     const double jitter = 0.75 + 0.5 * static_cast<double>(rng.next() >> 11) * 0x1p-53;
     const double pause_ms = std::min(doubled, options.backoff_max_ms) * jitter;
-    slot.start_ns = clock.now_ns() + ns(pause_ms);
+    slot.start_ns = clock.now_ns() + agent_ns(pause_ms);
     ++slot.restarts;
     ++restarts;
     arm();

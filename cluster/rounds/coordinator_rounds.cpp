@@ -33,7 +33,7 @@ void add(Figures& sum, const Figures& f, int64_t examples) {
   sum.bytes_across += f.bytes_across;
 }
 
-std::string number(double value) {
+std::string coordinator_rounds_number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", value);
   return text;
@@ -121,10 +121,11 @@ bool CoordinatorRounds::diverged(const Figures& figures, int64_t examples, int w
   std::string hint = "lower the learning rate";
   if (control.gain > 1.5) hint = "lower the outer momentum or rate";
   if (policy.coded()) hint += ", or send more: a codec of more bits, or feedback that decays";
-  c_.fail(Error(ErrorKind::model, {.where = "averaging",
-                                   .what = "the run diverges",
-                                   .got = why + "; outer gain " + number(control.gain) + " with " + std::to_string(workers) + " workers",
-                                   .hint = hint + "; guard = false lets it go on"}));
+  c_.fail(Error(ErrorKind::model,
+                {.where = "averaging",
+                 .what = "the run diverges",
+                 .got = why + "; outer gain " + coordinator_rounds_number(control.gain) + " with " + std::to_string(workers) + " workers",
+                 .hint = hint + "; guard = false lets it go on"}));
   return true;
 }
 

@@ -125,7 +125,7 @@ SharedBytes expected_payload(const Policy& policy, const Json& described, const 
 }
 
 // The same of each fragment, and where they lie in a row.
-void set_up_fragments(const Policy& policy, const ForecastInput& input, BlankModel* model) {
+void set_up_forecast_fragments(const Policy& policy, const ForecastInput& input, BlankModel* model) {
   ExchangeLayout& layout = model->layout;
   if ((!policy.layers.empty() || (policy.fragments > 1 && policy.cut != "even")) && input.windows.empty())
     throw Error(ErrorKind::model, {"averaging", "is by layers, which are not known", "", "",
@@ -181,7 +181,7 @@ void FutureRun::set_up_blanks(const Policy& policy) {
   model_.image = std::make_shared<const std::vector<std::byte>>(std::max<size_t>(1, input_.image_bytes));
   model_.inner_layout = model_.layout;
   model_.inner_payload = expected_payload(policy, policy.inner.codec, input_, &model_.inner_layout);
-  if (policy.partial()) set_up_fragments(policy, input_, &model_);
+  if (policy.partial()) set_up_forecast_fragments(policy, input_, &model_);
   else model_.payload = expected_payload(policy, policy.codec, input_, &model_.layout);
   if (!policy.served) return;
   ExchangeLayout& layout = model_.layout;

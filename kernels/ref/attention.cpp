@@ -13,14 +13,14 @@ namespace {
 
 // One query of one head: its row of scores and probabilities, key by key.
 template <class T>
-struct Row {
+struct AttentionRow {
   const KernelCall& call;
   const AttentionParams& p;
   const View &q, &k, &v, &mask;
   int64_t n, i, h, g;
   KeyRange range;
 
-  Row(const KernelCall& from, const AttentionOperands& x, const View& of, int64_t example, int64_t head, int64_t query)
+  AttentionRow(const KernelCall& from, const AttentionOperands& x, const View& of, int64_t example, int64_t head, int64_t query)
       : call(from),
         p(from.as<AttentionParams>()),
         q(x.q),
@@ -59,22 +59,22 @@ struct Row {
 };
 
 template <class T, class F>
-void for_rows(const KernelCall& call, const View* qkv, const View& mask, F f) {
+void attention_for_rows(const KernelCall& call, const View* qkv, const View& mask, F f) {
   const AttentionOperands x(qkv, call.as<AttentionParams>());
   for (int64_t n = 0; n < x.q.dims[0]; ++n)
     for (int64_t h = 0; h < x.q.dims[2]; ++h)
-      for (int64_t i = 0; i < x.q.dims[1]; ++i) f(Row<T>(call, x, mask, n, h, i));
+      for (int64_t i = 0; i < x.q.dims[1]; ++i) f(AttentionRow<T>(call, x, mask, n, h, i));
 }
 
 template <class T>
-T& per_row(const View& x, const Row<T>& row) {
+T& per_row(const View& x, const AttentionRow<T>& row) {
   return x.as<T>()[row.n * x.strides[0] + row.h * x.strides[1] + row.i * x.strides[2]];
 }
 
 template <class T>
-void forward_typed(const KernelCall& call) {
+void forward_attention_typed(const KernelCall& call) {
   const View &o = call.out[0], mask = call.n_in > 3 ? call.in[3] : View{};
-  for_rows<T>(call, call.in, mask, [&](const Row<T>& row) {
+  attention_for_rows<T>(call, call.in, mask, [&](const AttentionRow<T>& row) {
     double most = -std::numeric_limits<double>::infinity(), sum = 0;
     for (int64_t j = row.range.first; j < row.range.end; ++j)
       if (row.sees(j)) most = std::max(most, row.score(j));
@@ -97,12 +97,12 @@ void fill_zero(const View& x) {
 }
 
 template <class T>
-void backward_typed(const KernelCall& call) {
+void backward_attention_typed(const KernelCall& call) {
   const AttentionParams& p = call.as<AttentionParams>();
   const AttentionOperands to(call.out, p);
   const View &d_out = call.in[0], &o = call.in[5];
   for (int i = 0; i < (p.groups > 0 ? 1 : 3); ++i) fill_zero<T>(call.out[i]);
-  for_rows<T>(call, call.in + 1, call.in[4], [&](const Row<T>& row) {
+  attention_for_rows<T>(call, call.in + 1, call.in[4], [&](const AttentionRow<T>& row) {
     const double total = static_cast<double>(per_row(call.in[6], row));
     double mean = 0;
     for (int64_t c = 0; c < o.dims[3]; ++c)
@@ -125,17 +125,21 @@ void backward_typed(const KernelCall& call) {
   });
 }
 
-void forward(const KernelCall& call) { call.in[0].dtype == Dtype::f64 ? forward_typed<double>(call) : forward_typed<float>(call); }
-void backward(const KernelCall& call) { call.in[0].dtype == Dtype::f64 ? backward_typed<double>(call) : backward_typed<float>(call); }
+void forward_attention(const KernelCall& call) {
+  call.in[0].dtype == Dtype::f64 ? forward_attention_typed<double>(call) : forward_attention_typed<float>(call);
+}
+void backward_attention(const KernelCall& call) {
+  call.in[0].dtype == Dtype::f64 ? backward_attention_typed<double>(call) : backward_attention_typed<float>(call);
+}
 
-const Kernel kKernels[] = {
-    {.op = "attention", .name = "ref", .run = widened<forward>, .scratch_bytes = widened_scratch<>},
-    {.op = "attention_grad", .name = "ref", .run = widened<backward>, .scratch_bytes = widened_scratch<>},
+const Kernel kAttentionKernels[] = {
+    {.op = "attention", .name = "ref", .run = widened<forward_attention>, .scratch_bytes = widened_scratch<>},
+    {.op = "attention_grad", .name = "ref", .run = widened<backward_attention>, .scratch_bytes = widened_scratch<>},
 };
 
 }  // namespace
 
 extern const KernelList kernels_ref_attention;
-const KernelList kernels_ref_attention = kernel_list(kKernels);
+const KernelList kernels_ref_attention = kernel_list(kAttentionKernels);
 
 }  // namespace perigee

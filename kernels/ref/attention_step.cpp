@@ -44,17 +44,18 @@ void look(const KernelCall& call, int64_t n, int64_t h) {
   }
 }
 
-void run(const KernelCall& call) {
+void run_attention_step(const KernelCall& call) {
   const View& o = call.out[0];
   for (int64_t n = 0; n < o.dims[0]; ++n)
     for (int64_t h = 0; h < o.dims[2]; ++h) o.dtype == Dtype::f64 ? look<double>(call, n, h) : look<float>(call, n, h);
 }
 
-const Kernel kKernels[] = {{.op = "attention_step", .name = "ref", .run = widened<run>, .scratch_bytes = widened_scratch<>}};
+const Kernel kAttentionStepKernels[] = {
+    {.op = "attention_step", .name = "ref", .run = widened<run_attention_step>, .scratch_bytes = widened_scratch<>}};
 
 }  // namespace
 
 extern const KernelList kernels_ref_attention_step;
-const KernelList kernels_ref_attention_step = kernel_list(kKernels);
+const KernelList kernels_ref_attention_step = kernel_list(kAttentionStepKernels);
 
 }  // namespace perigee

@@ -36,7 +36,7 @@ int64_t per_channel_count(const View& x) { return x.dims[1] == 0 ? 0 : x.element
 size_t scratch(const KernelCall& call) { return static_cast<size_t>(2 * call.in[call.n_in > 4 ? 1 : 0].dims[1]) * sizeof(double); }
 
 template <class T>
-void forward_typed(const KernelCall& call) {
+void forward_batch_norm_typed(const KernelCall& call) {
   const auto& params = call.as<BatchNormParams>();
   const View &x = call.in[0], &y = call.out[0];
   const View gamma = call.n_in > 1 ? call.in[1] : View{}, beta = call.n_in > 2 ? call.in[2] : View{},
@@ -69,7 +69,7 @@ void forward_typed(const KernelCall& call) {
 }
 
 template <class T>
-void backward_typed(const KernelCall& call) {
+void backward_batch_norm_typed(const KernelCall& call) {
   const auto& params = call.as<BatchNormParams>();
   const View &dy = call.in[0], &x = call.in[1], &y = call.in[2], &gamma = call.in[3], &beta = call.in[4], &dx = call.out[0];
   const int64_t channels = x.dims[1];
@@ -111,17 +111,21 @@ void backward_typed(const KernelCall& call) {
   }
 }
 
-void forward(const KernelCall& call) { call.in[0].dtype == Dtype::f64 ? forward_typed<double>(call) : forward_typed<float>(call); }
-void backward(const KernelCall& call) { call.in[0].dtype == Dtype::f64 ? backward_typed<double>(call) : backward_typed<float>(call); }
+void forward_batch_norm(const KernelCall& call) {
+  call.in[0].dtype == Dtype::f64 ? forward_batch_norm_typed<double>(call) : forward_batch_norm_typed<float>(call);
+}
+void backward_batch_norm(const KernelCall& call) {
+  call.in[0].dtype == Dtype::f64 ? backward_batch_norm_typed<double>(call) : backward_batch_norm_typed<float>(call);
+}
 
-const Kernel kKernels[] = {
-    {.op = "batch_norm", .name = "ref", .run = widened<forward, scratch>, .scratch_bytes = widened_scratch<scratch>},
-    {.op = "batch_norm_grad", .name = "ref", .run = widened<backward, scratch>, .scratch_bytes = widened_scratch<scratch>},
+const Kernel kBatchNormKernels[] = {
+    {.op = "batch_norm", .name = "ref", .run = widened<forward_batch_norm, scratch>, .scratch_bytes = widened_scratch<scratch>},
+    {.op = "batch_norm_grad", .name = "ref", .run = widened<backward_batch_norm, scratch>, .scratch_bytes = widened_scratch<scratch>},
 };
 
 }  // namespace
 
 extern const KernelList kernels_ref_batch_norm;
-const KernelList kernels_ref_batch_norm = kernel_list(kKernels);
+const KernelList kernels_ref_batch_norm = kernel_list(kBatchNormKernels);
 
 }  // namespace perigee

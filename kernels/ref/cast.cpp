@@ -18,15 +18,15 @@ void run_one(const View& in, const View& out, bool accumulate) {
   });
 }
 
-void run(const KernelCall& call) {
+void run_cast_ref(const KernelCall& call) {
   for (int i = 0; i < call.n_out; ++i) run_one(call.in[i], call.out[i], call.accumulate);
 }
 
-constexpr Kernel kKernels[] = {{.op = "cast", .name = "ref", .run = run, .accumulates = true}};
+constexpr Kernel kCastKernels[] = {{.op = "cast", .name = "ref", .run = run_cast_ref, .accumulates = true}};
 
 }  // namespace
 
 extern const KernelList kernels_ref_cast;
-const KernelList kernels_ref_cast = kernel_list(kKernels);
+const KernelList kernels_ref_cast = kernel_list(kCastKernels);
 
 }  // namespace perigee

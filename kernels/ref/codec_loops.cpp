@@ -43,11 +43,11 @@ float sum_in_lanes(int64_t n, Term term) {
   return lanes[0];
 }
 
-float dot(const float* a, const float* b, int64_t n) {
+float codec_loops_dot(const float* a, const float* b, int64_t n) {
   return sum_in_lanes(n, [&](int64_t i) { return a[i] * b[i]; });
 }
 
-float scale_of(const QuantizeCall& call, const float* v, int64_t n) {
+float codec_loops_scale_of(const QuantizeCall& call, const float* v, int64_t n) {
   if (call.levels == Levels::threshold) return call.scale;
   float scale;
   if (call.levels == Levels::mean) {
@@ -83,7 +83,7 @@ void quantize(const QuantizeCall& call) {
       fold(v, call.residual + begin, call.decay, m);
       v = call.residual + begin;
     }
-    const float scale = scale_of(call, v, m);
+    const float scale = codec_loops_scale_of(call, v, m);
     const float inverse = scale > 0 ? 1 / scale : 0;
     if (call.levels != Levels::threshold) write(call.scales, index, scale);
     std::memset(codes, 0, static_cast<size_t>(bytes));
@@ -187,7 +187,7 @@ const CodecLoops& codec_loops_ref() {
                                     .add_f32 = add_f32,
                                     .add_bf16 = add_bf16,
                                     .add_f16 = add_f16,
-                                    .dot = dot,
+                                    .dot = codec_loops_dot,
                                     .add_scaled = add_scaled,
                                     .mix = mix};
   return loops;

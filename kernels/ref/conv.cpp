@@ -11,7 +11,7 @@ using namespace ref;
 
 // Calls body(input row, input column, kernel row, kernel column) for what lies inside the image under the window at (i, j).
 template <class F>
-void window(const ConvParams& p, const View& image, const View& kernel, int64_t i, int64_t j, F body) {
+void conv_window(const ConvParams& p, const View& image, const View& kernel, int64_t i, int64_t j, F body) {
   for (int64_t kr = 0; kr < kernel.dims[2]; ++kr)
     for (int64_t kc = 0; kc < kernel.dims[3]; ++kc) {
       const int64_t r = i * p.stride[0] - p.padding[0] + kr * p.dilation[0];
@@ -24,7 +24,7 @@ template <class T>
 T conv_at(const ConvParams& p, const View& x, const View& w, int64_t n, int64_t o, int64_t i, int64_t j) {
   const int64_t per_group = w.dims[1], first = o / (w.dims[0] / p.groups) * per_group;
   T sum = 0;
-  window(p, x, w, i, j, [&](int64_t r, int64_t c, int64_t kr, int64_t kc) {
+  conv_window(p, x, w, i, j, [&](int64_t r, int64_t c, int64_t kr, int64_t kc) {
     for (int64_t k = 0; k < per_group; ++k) sum += at4<T>(x, n, first + k, r, c) * at4<T>(w, o, k, kr, kc);
   });
   return sum;
@@ -34,7 +34,7 @@ T conv_at(const ConvParams& p, const View& x, const View& w, int64_t n, int64_t 
 template <class T>
 void spread_input(const ConvParams& p, const View& w, const View& dx, int64_t n, int64_t o, int64_t i, int64_t j, T g) {
   const int64_t per_group = w.dims[1], first = o / (w.dims[0] / p.groups) * per_group;
-  window(p, dx, w, i, j, [&](int64_t r, int64_t c, int64_t kr, int64_t kc) {
+  conv_window(p, dx, w, i, j, [&](int64_t r, int64_t c, int64_t kr, int64_t kc) {
     for (int64_t k = 0; k < per_group; ++k) at4<T>(dx, n, first + k, r, c) += g * at4<T>(w, o, k, kr, kc);
   });
 }
@@ -42,13 +42,13 @@ void spread_input(const ConvParams& p, const View& w, const View& dx, int64_t n,
 template <class T>
 void spread_weight(const ConvParams& p, const View& x, const View& dw, int64_t n, int64_t o, int64_t i, int64_t j, T g) {
   const int64_t per_group = dw.dims[1], first = o / (dw.dims[0] / p.groups) * per_group;
-  window(p, x, dw, i, j, [&](int64_t r, int64_t c, int64_t kr, int64_t kc) {
+  conv_window(p, x, dw, i, j, [&](int64_t r, int64_t c, int64_t kr, int64_t kc) {
     for (int64_t k = 0; k < per_group; ++k) at4<T>(dw, o, k, kr, kc) += g * at4<T>(x, n, first + k, r, c);
   });
 }
 
 template <class F>
-void each4(const View& v, F body) {
+void conv_each4(const View& v, F body) {
   for (int64_t n = 0; n < v.dims[0]; ++n)
     for (int64_t o = 0; o < v.dims[1]; ++o)
       for (int64_t i = 0; i < v.dims[2]; ++i)
@@ -68,7 +68,7 @@ T relu_if(const ConvParams& p, T v) {
 template <class T>
 void conv2d(const KernelCall& call) {
   const auto& p = call.as<ConvParams>();
-  each4(call.out[0], [&](int64_t n, int64_t o, int64_t i, int64_t j) {
+  conv_each4(call.out[0], [&](int64_t n, int64_t o, int64_t i, int64_t j) {
     at4<T>(call.out[0], n, o, i, j) = relu_if(p, conv_at<T>(p, call.in[0], call.in[1], n, o, i, j) + bias_at<T>(call, o));
   });
 }
@@ -76,7 +76,7 @@ void conv2d(const KernelCall& call) {
 template <class T>
 void conv2d_grad_input(const KernelCall& call) {
   if (!call.accumulate) fill4<T>(call.out[0], T(0));
-  each4(call.in[0], [&](int64_t n, int64_t o, int64_t i, int64_t j) {
+  conv_each4(call.in[0], [&](int64_t n, int64_t o, int64_t i, int64_t j) {
     spread_input<T>(call.as<ConvParams>(), call.in[1], call.out[0], n, o, i, j, at4<T>(call.in[0], n, o, i, j));
   });
 }
@@ -84,7 +84,7 @@ void conv2d_grad_input(const KernelCall& call) {
 template <class T>
 void conv2d_grad_weight(const KernelCall& call) {
   if (!call.accumulate) fill4<T>(call.out[0], T(0));
-  each4(call.in[0], [&](int64_t n, int64_t o, int64_t i, int64_t j) {
+  conv_each4(call.in[0], [&](int64_t n, int64_t o, int64_t i, int64_t j) {
     spread_weight<T>(call.as<ConvParams>(), call.in[1], call.out[0], n, o, i, j, at4<T>(call.in[0], n, o, i, j));
   });
 }
@@ -92,7 +92,7 @@ void conv2d_grad_weight(const KernelCall& call) {
 template <class T>
 void conv2d_pool(const KernelCall& call) {
   const auto& p = call.as<ConvParams>();
-  each4(call.out[0], [&](int64_t n, int64_t o, int64_t i, int64_t j) {
+  conv_each4(call.out[0], [&](int64_t n, int64_t o, int64_t i, int64_t j) {
     T best = 0;
     int64_t where = -1;
     for (int64_t q = 0; q < int64_t{p.pool[0]} * p.pool[1]; ++q) {
@@ -111,7 +111,7 @@ void conv2d_pool(const KernelCall& call) {
 template <class T, class F>
 void each_alive(const KernelCall& call, F body) {
   const auto& p = call.as<ConvParams>();
-  each4(call.in[0], [&](int64_t n, int64_t o, int64_t i, int64_t j) {
+  conv_each4(call.in[0], [&](int64_t n, int64_t o, int64_t i, int64_t j) {
     if (p.relu && !(at4<T>(call.in[1], n, o, i, j) > T(0))) return;
     const int64_t q = load_index(call.in[2], n, o, i, j);
     body(n, o, i * p.pool[0] + q / p.pool[1], j * p.pool[1] + q % p.pool[1], at4<T>(call.in[0], n, o, i, j));
@@ -140,7 +140,7 @@ void conv2d_pool_grad_weight(const KernelCall& call) {
 }
 
 template <void (*F32)(const KernelCall&), void (*F64)(const KernelCall&)>
-void by_type(const KernelCall& call) {
+void conv_by_type(const KernelCall& call) {
   call.out[0].dtype == Dtype::f64 ? F64(call) : F32(call);
 }
 
@@ -149,12 +149,12 @@ constexpr Kernel reference(const char* op, const char* name, bool accumulates) {
   return {.op = op,
           .name = name,
           .decline = decline_unless_floating,
-          .run = widened<by_type<F32, F64>>,
+          .run = widened<conv_by_type<F32, F64>>,
           .scratch_bytes = widened_scratch<>,
           .accumulates = accumulates};
 }
 
-const Kernel kKernels[] = {
+const Kernel kConvKernels[] = {
     reference<conv2d<float>, conv2d<double>>("conv2d", "ref_conv2d", false),
     reference<conv2d_grad_input<float>, conv2d_grad_input<double>>("conv2d_grad_input", "ref_conv2d_grad_input", true),
     reference<conv2d_grad_weight<float>, conv2d_grad_weight<double>>("conv2d_grad_weight", "ref_conv2d_grad_weight", true),
@@ -167,6 +167,6 @@ const Kernel kKernels[] = {
 }  // namespace
 
 extern const KernelList kernels_ref_conv;
-const KernelList kernels_ref_conv = kernel_list(kKernels);
+const KernelList kernels_ref_conv = kernel_list(kConvKernels);
 
 }  // namespace perigee

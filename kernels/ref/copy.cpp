@@ -6,17 +6,17 @@ namespace perigee {
 namespace {
 
 template <class T>
-void copy_dim(const View& x, const View& y, int dim, const T* from, T* to, bool accumulate) {
+void copy_ref_dim(const View& x, const View& y, int dim, const T* from, T* to, bool accumulate) {
   if (dim == x.rank) {
     *to = accumulate ? static_cast<T>(*to + *from) : *from;
     return;
   }
-  for (int64_t i = 0; i < x.dims[dim]; ++i) copy_dim(x, y, dim + 1, from + i * x.strides[dim], to + i * y.strides[dim], accumulate);
+  for (int64_t i = 0; i < x.dims[dim]; ++i) copy_ref_dim(x, y, dim + 1, from + i * x.strides[dim], to + i * y.strides[dim], accumulate);
 }
 
 template <class T>
 void copy_typed(const KernelCall& call) {
-  copy_dim(call.in[0], call.out[0], 0, call.in[0].as<T>(), call.out[0].as<T>(), call.accumulate);
+  copy_ref_dim(call.in[0], call.out[0], 0, call.in[0].as<T>(), call.out[0].as<T>(), call.accumulate);
 }
 
 void copy_forward(const KernelCall& call) {
@@ -32,11 +32,11 @@ void copy_forward(const KernelCall& call) {
   }
 }
 
-const Kernel kKernels[] = {{.op = "copy", .name = "ref", .run = copy_forward, .accumulates = true}};
+const Kernel kCopyKernels[] = {{.op = "copy", .name = "ref", .run = copy_forward, .accumulates = true}};
 
 }  // namespace
 
 extern const KernelList kernels_ref_copy;
-const KernelList kernels_ref_copy = kernel_list(kKernels);
+const KernelList kernels_ref_copy = kernel_list(kCopyKernels);
 
 }  // namespace perigee

@@ -6,7 +6,7 @@ namespace perigee {
 namespace {
 
 template <class T, bool gradient>
-void run_typed(const KernelCall& call) {
+void run_ctc_typed(const KernelCall& call) {
   const View &x = call.in[0], &labels = call.in[1], &out = call.out[0];
   const View* const steps = call.n_in > 2 + gradient ? &call.in[2 + gradient] : nullptr;
   const CtcParams& p = call.as<CtcParams>();
@@ -30,24 +30,24 @@ void run_typed(const KernelCall& call) {
 }
 
 template <bool gradient>
-void run(const KernelCall& call) {
-  if (call.in[0].dtype == Dtype::f64) run_typed<double, gradient>(call);
-  else run_typed<float, gradient>(call);
+void run_ctc(const KernelCall& call) {
+  if (call.in[0].dtype == Dtype::f64) run_ctc_typed<double, gradient>(call);
+  else run_ctc_typed<float, gradient>(call);
 }
 
-size_t scratch_bytes(const KernelCall& call) {
+size_t ctc_scratch_bytes(const KernelCall& call) {
   const View& x = call.in[0];
   return static_cast<size_t>(ctc_scratch(x.dims[1], x.dims[2], call.in[1].dims[1])) * sizeof(double);
 }
 
-constexpr Kernel kKernels[] = {
-    {.op = "ctc", .name = "ref", .run = run<false>, .scratch_bytes = scratch_bytes},
-    {.op = "ctc_grad", .name = "ref", .run = run<true>, .scratch_bytes = scratch_bytes},
+constexpr Kernel kCtcKernels[] = {
+    {.op = "ctc", .name = "ref", .run = run_ctc<false>, .scratch_bytes = ctc_scratch_bytes},
+    {.op = "ctc_grad", .name = "ref", .run = run_ctc<true>, .scratch_bytes = ctc_scratch_bytes},
 };
 
 }  // namespace
 
 extern const KernelList kernels_ref_ctc;
-const KernelList kernels_ref_ctc = kernel_list(kKernels);
+const KernelList kernels_ref_ctc = kernel_list(kCtcKernels);
 
 }  // namespace perigee

@@ -9,7 +9,7 @@ namespace perigee {
 namespace {
 
 template <Elementwise op>
-void run(const KernelCall& call) {
+void run_elementwise(const KernelCall& call) {
   const View& out = call.out[0];
   constexpr int arity = elementwise_arity(op);
   // Comparisons compute in their operands' type; `where` computes in that of its choices.
@@ -25,8 +25,8 @@ void run(const KernelCall& call) {
   });
 }
 
-constexpr Kernel kKernels[] = {
-#define PERIGEE_ENTRY(entry, arity, result) {.op = #entry, .name = "ref", .run = run<Elementwise::entry>, .accumulates = true},
+constexpr Kernel kElementwiseKernels[] = {
+#define PERIGEE_ENTRY(entry, arity, result) {.op = #entry, .name = "ref", .run = run_elementwise<Elementwise::entry>, .accumulates = true},
     PERIGEE_ELEMENTWISE_OPS(PERIGEE_ENTRY)
 #undef PERIGEE_ENTRY
 };
@@ -34,6 +34,6 @@ constexpr Kernel kKernels[] = {
 }  // namespace
 
 extern const KernelList kernels_ref_elementwise;
-const KernelList kernels_ref_elementwise = kernel_list(kKernels);
+const KernelList kernels_ref_elementwise = kernel_list(kElementwiseKernels);
 
 }  // namespace perigee

@@ -6,7 +6,7 @@
 namespace perigee {
 namespace {
 
-void run(const KernelCall& call) {
+void run_full_ref(const KernelCall& call) {
   const View& out = call.out[0];
   const double value = call.as<FullParams>().value;
   for_each_index(out.rank, out.dims, [&](const int64_t* index) {
@@ -15,12 +15,12 @@ void run(const KernelCall& call) {
   });
 }
 
-constexpr Kernel kKernels[] = {{.op = "full", .name = "ref", .run = run, .accumulates = true},
-                               {.op = "full_like", .name = "ref", .run = run, .accumulates = true}};
+constexpr Kernel kFullKernels[] = {{.op = "full", .name = "ref", .run = run_full_ref, .accumulates = true},
+                                   {.op = "full_like", .name = "ref", .run = run_full_ref, .accumulates = true}};
 
 }  // namespace
 
 extern const KernelList kernels_ref_full;
-const KernelList kernels_ref_full = kernel_list(kKernels);
+const KernelList kernels_ref_full = kernel_list(kFullKernels);
 
 }  // namespace perigee

@@ -8,7 +8,7 @@
 namespace perigee {
 namespace {
 
-void run(const KernelCall& call) {
+void run_fused_ref(const KernelCall& call) {
   const auto& params = call.as<FusedParams>();
   const View& shape = call.out[0];
   const bool wide = shape.dtype == Dtype::f64 || (call.n_in > 0 && call.in[0].dtype == Dtype::f64);
@@ -29,11 +29,11 @@ void run(const KernelCall& call) {
   });
 }
 
-constexpr Kernel kKernels[] = {{.op = "fused", .name = "ref", .run = run}};
+constexpr Kernel kFusedKernels[] = {{.op = "fused", .name = "ref", .run = run_fused_ref}};
 
 }  // namespace
 
 extern const KernelList kernels_ref_fused;
-const KernelList kernels_ref_fused = kernel_list(kKernels);
+const KernelList kernels_ref_fused = kernel_list(kFusedKernels);
 
 }  // namespace perigee

@@ -10,24 +10,24 @@ namespace {
 
 size_t bytes_of(const View& view) { return (static_cast<size_t>(view.elements()) * dtype_bytes(view.dtype) + 63) / 64 * 64; }
 
-size_t scratch_bytes(const KernelCall& call) {
+size_t host_scratch_bytes(const KernelCall& call) {
   size_t bytes = 0;
   for (int i = 0; i < call.n_in; ++i) bytes += call.in[i].contiguous() ? 0 : bytes_of(call.in[i]);
   for (int i = 0; i < call.n_out; ++i) bytes += call.out[i].contiguous() ? 0 : bytes_of(call.out[i]);
   return bytes;
 }
 
-void copy_dim(const View& x, const View& y, int dim, const std::byte* from, std::byte* to) {
+void copy_host_dim(const View& x, const View& y, int dim, const std::byte* from, std::byte* to) {
   const size_t width = dtype_bytes(x.dtype);
   if (dim == x.rank) {
     std::memcpy(to, from, width);
     return;
   }
   const auto step = static_cast<int64_t>(width);
-  for (int64_t i = 0; i < x.dims[dim]; ++i) copy_dim(x, y, dim + 1, from + i * x.strides[dim] * step, to + i * y.strides[dim] * step);
+  for (int64_t i = 0; i < x.dims[dim]; ++i) copy_host_dim(x, y, dim + 1, from + i * x.strides[dim] * step, to + i * y.strides[dim] * step);
 }
 
-void copy(const View& x, const View& y) { copy_dim(x, y, 0, x.as<std::byte>(), y.as<std::byte>()); }
+void copy(const View& x, const View& y) { copy_host_dim(x, y, 0, x.as<std::byte>(), y.as<std::byte>()); }
 
 // The operand itself, or room for it in the scratch memory.
 View packed(const View& view, std::byte*& scratch) {
@@ -57,26 +57,26 @@ void with_contiguous(const KernelCall& call, Call run) {
     if (out[i].data != call.out[i].data) copy(out[i], call.out[i]);
 }
 
-void forward(const KernelCall& call) {
+void forward_host(const KernelCall& call) {
   with_contiguous(call, [&](const HostParams& host, const View* in, const View* out) {
     host.kernel.forward(host.kernel.definition, host.options, in, call.n_in, out[0]);
   });
 }
 
-void backward(const KernelCall& call) {
+void backward_host(const KernelCall& call) {
   with_contiguous(call, [&](const HostParams& host, const View* in, const View* out) {
     host.kernel.backward(host.kernel.definition, host.options, in, call.n_in, out, call.n_out);
   });
 }
 
-const Kernel kKernels[] = {
-    {.op = "host", .name = "ref", .run = forward, .scratch_bytes = scratch_bytes},
-    {.op = "host_grad", .name = "ref", .run = backward, .scratch_bytes = scratch_bytes},
+const Kernel kHostKernels[] = {
+    {.op = "host", .name = "ref", .run = forward_host, .scratch_bytes = host_scratch_bytes},
+    {.op = "host_grad", .name = "ref", .run = backward_host, .scratch_bytes = host_scratch_bytes},
 };
 
 }  // namespace
 
 extern const KernelList kernels_ref_host;
-const KernelList kernels_ref_host = kernel_list(kKernels);
+const KernelList kernels_ref_host = kernel_list(kHostKernels);
 
 }  // namespace perigee

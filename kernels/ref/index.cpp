@@ -50,13 +50,13 @@ void run_one_hot(const KernelCall& call) {
   });
 }
 
-constexpr Kernel kKernels[] = {{.op = "gather", .name = "ref", .run = run_gather, .accumulates = true},
-                               {.op = "scatter_add", .name = "ref", .run = run_scatter_add, .accumulates = true},
-                               {.op = "one_hot", .name = "ref", .run = run_one_hot}};
+constexpr Kernel kIndexKernels[] = {{.op = "gather", .name = "ref", .run = run_gather, .accumulates = true},
+                                    {.op = "scatter_add", .name = "ref", .run = run_scatter_add, .accumulates = true},
+                                    {.op = "one_hot", .name = "ref", .run = run_one_hot}};
 
 }  // namespace
 
 extern const KernelList kernels_ref_index;
-const KernelList kernels_ref_index = kernel_list(kKernels);
+const KernelList kernels_ref_index = kernel_list(kIndexKernels);
 
 }  // namespace perigee

@@ -90,7 +90,7 @@ void linear_grad_weight(const KernelCall& call) {
   }
 }
 
-const char* decline(const KernelCall& call) {
+const char* decline_linear(const KernelCall& call) {
   const Dtype dtype = call.out[0].dtype;
   if (!is_floating(dtype)) return "only floating-point numbers";
   if (call.in[0].dtype != dtype || call.in[1].dtype != dtype) return "mixed dtypes";
@@ -98,27 +98,27 @@ const char* decline(const KernelCall& call) {
 }
 
 template <void (*F32)(const KernelCall&), void (*F64)(const KernelCall&)>
-void run(const KernelCall& call) {
+void run_linear(const KernelCall& call) {
   call.out[0].dtype == Dtype::f64 ? F64(call) : F32(call);
 }
 
-const Kernel kKernels[] = {
+const Kernel kLinearKernels[] = {
     {.op = "linear",
      .name = "ref",
-     .decline = decline,
-     .run = widened<run<linear<float>, linear<double>>>,
+     .decline = decline_linear,
+     .run = widened<run_linear<linear<float>, linear<double>>>,
      .scratch_bytes = widened_scratch<>,
      .accumulates = true},
     {.op = "linear_grad_input",
      .name = "ref",
-     .decline = decline,
-     .run = widened<run<linear_grad_input<float>, linear_grad_input<double>>>,
+     .decline = decline_linear,
+     .run = widened<run_linear<linear_grad_input<float>, linear_grad_input<double>>>,
      .scratch_bytes = widened_scratch<>,
      .accumulates = true},
     {.op = "linear_grad_weight",
      .name = "ref",
-     .decline = decline,
-     .run = widened<run<linear_grad_weight<float>, linear_grad_weight<double>>>,
+     .decline = decline_linear,
+     .run = widened<run_linear<linear_grad_weight<float>, linear_grad_weight<double>>>,
      .scratch_bytes = widened_scratch<>,
      .accumulates = true},
 };
@@ -126,6 +126,6 @@ const Kernel kKernels[] = {
 }  // namespace
 
 extern const KernelList kernels_ref_linear;
-const KernelList kernels_ref_linear = kernel_list(kKernels);
+const KernelList kernels_ref_linear = kernel_list(kLinearKernels);
 
 }  // namespace perigee

@@ -19,13 +19,13 @@ void run_part(const char* op, const KernelCall& call, void*) {
   assert(false);
 }
 
-void run(const KernelCall& call) { linear_cross_entropy_parts(call, run_part); }
+void run_linear_cross_entropy(const KernelCall& call) { linear_cross_entropy_parts(call, run_part); }
 
-const Kernel kKernels[] = {{.op = "linear_cross_entropy", .name = "ref", .run = run}};
+const Kernel kLinearCrossEntropyKernels[] = {{.op = "linear_cross_entropy", .name = "ref", .run = run_linear_cross_entropy}};
 
 }  // namespace
 
 extern const KernelList kernels_ref_linear_cross_entropy;
-const KernelList kernels_ref_linear_cross_entropy = kernel_list(kKernels);
+const KernelList kernels_ref_linear_cross_entropy = kernel_list(kLinearCrossEntropyKernels);
 
 }  // namespace perigee

@@ -28,7 +28,7 @@ double denominator(const T* x, int64_t stride, int64_t channels, int64_t c, cons
 }
 
 template <class T>
-void forward_typed(const KernelCall& call) {
+void forward_lrn_typed(const KernelCall& call) {
   const auto& p = call.as<LrnParams>();
   const View &x = call.in[0], &y = call.out[0];
   for_positions(x, [&](const int64_t* index) {
@@ -41,7 +41,7 @@ void forward_typed(const KernelCall& call) {
 }
 
 template <class T>
-void backward_typed(const KernelCall& call) {
+void backward_lrn_typed(const KernelCall& call) {
   const auto& p = call.as<LrnParams>();
   const View &dy = call.in[0], &x = call.in[1], &dx = call.out[0];
   const int64_t channels = x.dims[1];
@@ -60,17 +60,21 @@ void backward_typed(const KernelCall& call) {
   });
 }
 
-void forward(const KernelCall& call) { call.in[0].dtype == Dtype::f64 ? forward_typed<double>(call) : forward_typed<float>(call); }
-void backward(const KernelCall& call) { call.in[0].dtype == Dtype::f64 ? backward_typed<double>(call) : backward_typed<float>(call); }
+void forward_lrn(const KernelCall& call) {
+  call.in[0].dtype == Dtype::f64 ? forward_lrn_typed<double>(call) : forward_lrn_typed<float>(call);
+}
+void backward_lrn(const KernelCall& call) {
+  call.in[0].dtype == Dtype::f64 ? backward_lrn_typed<double>(call) : backward_lrn_typed<float>(call);
+}
 
-const Kernel kKernels[] = {
-    {.op = "lrn", .name = "ref", .run = forward},
-    {.op = "lrn_grad", .name = "ref", .run = backward},
+const Kernel kLrnKernels[] = {
+    {.op = "lrn", .name = "ref", .run = forward_lrn},
+    {.op = "lrn_grad", .name = "ref", .run = backward_lrn},
 };
 
 }  // namespace
 
 extern const KernelList kernels_ref_lrn;
-const KernelList kernels_ref_lrn = kernel_list(kKernels);
+const KernelList kernels_ref_lrn = kernel_list(kLrnKernels);
 
 }  // namespace perigee

@@ -43,21 +43,25 @@ void matmul(const KernelCall& call) {
   }
 }
 
-const char* decline(const KernelCall& call) {
+const char* decline_matmul(const KernelCall& call) {
   const Dtype dtype = call.out[0].dtype;
   if (!is_floating(dtype)) return "only floating-point numbers";
   if (call.in[0].dtype != dtype || call.in[1].dtype != dtype) return "mixed dtypes";
   return nullptr;
 }
 
-void run(const KernelCall& call) { call.out[0].dtype == Dtype::f64 ? matmul<double>(call) : matmul<float>(call); }
+void run_matmul(const KernelCall& call) { call.out[0].dtype == Dtype::f64 ? matmul<double>(call) : matmul<float>(call); }
 
-const Kernel kKernels[] = {
-    {.op = "matmul", .name = "ref", .decline = decline, .run = widened<run>, .scratch_bytes = widened_scratch<>, .accumulates = true}};
+const Kernel kMatmulKernels[] = {{.op = "matmul",
+                                  .name = "ref",
+                                  .decline = decline_matmul,
+                                  .run = widened<run_matmul>,
+                                  .scratch_bytes = widened_scratch<>,
+                                  .accumulates = true}};
 
 }  // namespace
 
 extern const KernelList kernels_ref_matmul;
-const KernelList kernels_ref_matmul = kernel_list(kKernels);
+const KernelList kernels_ref_matmul = kernel_list(kMatmulKernels);
 
 }  // namespace perigee

@@ -81,13 +81,13 @@ void run_put_along(const KernelCall& call) {
   });
 }
 
-constexpr Kernel kKernels[] = {{.op = "arg_sort", .name = "ref", .run = run_arg_sort, .scratch_bytes = sort_scratch},
-                               {.op = "take_along", .name = "ref", .run = run_take_along, .accumulates = true},
-                               {.op = "put_along", .name = "ref", .run = run_put_along, .accumulates = true}};
+constexpr Kernel kOrderKernels[] = {{.op = "arg_sort", .name = "ref", .run = run_arg_sort, .scratch_bytes = sort_scratch},
+                                    {.op = "take_along", .name = "ref", .run = run_take_along, .accumulates = true},
+                                    {.op = "put_along", .name = "ref", .run = run_put_along, .accumulates = true}};
 
 }  // namespace
 
 extern const KernelList kernels_ref_order;
-const KernelList kernels_ref_order = kernel_list(kKernels);
+const KernelList kernels_ref_order = kernel_list(kOrderKernels);
 
 }  // namespace perigee

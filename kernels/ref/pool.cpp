@@ -13,7 +13,7 @@ using namespace ref;
 
 // Calls body(row, column, position in the window) for what lies inside the image.
 template <class F>
-void window(const PoolParams& p, const View& image, int64_t i, int64_t j, F body) {
+void pool_window(const PoolParams& p, const View& image, int64_t i, int64_t j, F body) {
   for (int64_t q = 0; q < int64_t{p.kernel[0]} * p.kernel[1]; ++q) {
     const int64_t r = i * p.stride[0] - p.padding[0] + q / p.kernel[1] * p.dilation[0];
     const int64_t c = j * p.stride[1] - p.padding[2] + q % p.kernel[1] * p.dilation[1];
@@ -22,7 +22,7 @@ void window(const PoolParams& p, const View& image, int64_t i, int64_t j, F body
 }
 
 template <class F>
-void each4(const View& v, F body) {
+void pool_each4(const View& v, F body) {
   for (int64_t n = 0; n < v.dims[0]; ++n)
     for (int64_t o = 0; o < v.dims[1]; ++o)
       for (int64_t i = 0; i < v.dims[2]; ++i)
@@ -31,21 +31,21 @@ void each4(const View& v, F body) {
 
 // The factor of a window's sum.
 template <class T>
-T scale_of(const PoolParams& p, const View& image, int64_t i, int64_t j) {
+T pool_scale_of(const PoolParams& p, const View& image, int64_t i, int64_t j) {
   if (p.kind != PoolKind::average) return T(1);
   int64_t count = 0;
   if (p.count_include_pad) count = int64_t{p.kernel[0]} * p.kernel[1];
-  else window(p, image, i, j, [&](int64_t, int64_t, int64_t) { ++count; });
+  else pool_window(p, image, i, j, [&](int64_t, int64_t, int64_t) { ++count; });
   return count > 0 ? T(1) / static_cast<T>(count) : T(0);
 }
 
 template <class T>
 void pool_max(const KernelCall& call) {
   const View &x = call.in[0], &y = call.out[0];
-  each4(y, [&](int64_t n, int64_t c, int64_t i, int64_t j) {
+  pool_each4(y, [&](int64_t n, int64_t c, int64_t i, int64_t j) {
     T best = 0;
     int64_t where = -1;
-    window(call.as<PoolParams>(), x, i, j, [&](int64_t r, int64_t s, int64_t q) {
+    pool_window(call.as<PoolParams>(), x, i, j, [&](int64_t r, int64_t s, int64_t q) {
       const T v = at4<T>(x, n, c, r, s);
       if (where >= 0 && (best != best || (!(v > best) && v == v))) return;  // NaN wins, so that it is seen
       best = v;
@@ -61,13 +61,14 @@ void pool2d(const KernelCall& call) {
   const auto& p = call.as<PoolParams>();
   if (p.kind == PoolKind::max) return pool_max<T>(call);
   const View& x = call.in[0];
-  each4(call.out[0], [&](int64_t n, int64_t c, int64_t i, int64_t j) {
+  pool_each4(call.out[0], [&](int64_t n, int64_t c, int64_t i, int64_t j) {
     T sum = 0;
-    window(p, x, i, j, [&](int64_t r, int64_t s, int64_t) {
+    pool_window(p, x, i, j, [&](int64_t r, int64_t s, int64_t) {
       const T v = at4<T>(x, n, c, r, s);
       sum += p.kind == PoolKind::pnorm ? std::pow(std::fabs(v), static_cast<T>(p.p)) : v;
     });
-    at4<T>(call.out[0], n, c, i, j) = p.kind == PoolKind::pnorm ? std::pow(sum, static_cast<T>(1 / p.p)) : sum * scale_of<T>(p, x, i, j);
+    at4<T>(call.out[0], n, c, i, j) =
+        p.kind == PoolKind::pnorm ? std::pow(sum, static_cast<T>(1 / p.p)) : sum * pool_scale_of<T>(p, x, i, j);
   });
 }
 
@@ -84,10 +85,10 @@ void pool2d_grad(const KernelCall& call) {
   const auto& p = call.as<PoolParams>();
   const View &dy = call.in[0], &dx = call.out[0];
   if (!call.accumulate) fill4<T>(dx, T(0));
-  each4(dy, [&](int64_t n, int64_t c, int64_t i, int64_t j) {
-    const T g = at4<T>(dy, n, c, i, j) * scale_of<T>(p, dx, i, j);
+  pool_each4(dy, [&](int64_t n, int64_t c, int64_t i, int64_t j) {
+    const T g = at4<T>(dy, n, c, i, j) * pool_scale_of<T>(p, dx, i, j);
     const int64_t winner = p.kind == PoolKind::max ? load_index(call.in[1], n, c, i, j) : -1;
-    window(p, dx, i, j, [&](int64_t r, int64_t s, int64_t q) {
+    pool_window(p, dx, i, j, [&](int64_t r, int64_t s, int64_t q) {
       if (winner >= 0 && q != winner) return;
       const T slope = p.kind == PoolKind::pnorm
                           ? pnorm_slope<T>(at4<T>(call.in[1], n, c, r, s), at4<T>(call.in[2], n, c, i, j), static_cast<T>(p.p))
@@ -98,20 +99,20 @@ void pool2d_grad(const KernelCall& call) {
 }
 
 template <void (*F32)(const KernelCall&), void (*F64)(const KernelCall&)>
-void by_type(const KernelCall& call) {
+void pool_by_type(const KernelCall& call) {
   call.out[0].dtype == Dtype::f64 ? F64(call) : F32(call);
 }
 
-const Kernel kKernels[] = {
+const Kernel kPoolKernels[] = {
     {.op = "pool2d",
      .name = "ref_pool2d",
      .decline = decline_unless_floating,
-     .run = widened<by_type<pool2d<float>, pool2d<double>>>,
+     .run = widened<pool_by_type<pool2d<float>, pool2d<double>>>,
      .scratch_bytes = widened_scratch<>},
     {.op = "pool2d_grad",
      .name = "ref_pool2d_grad",
      .decline = decline_unless_floating,
-     .run = widened<by_type<pool2d_grad<float>, pool2d_grad<double>>>,
+     .run = widened<pool_by_type<pool2d_grad<float>, pool2d_grad<double>>>,
      .scratch_bytes = widened_scratch<>,
      .accumulates = true},
 };
@@ -119,6 +120,6 @@ const Kernel kKernels[] = {
 }  // namespace
 
 extern const KernelList kernels_ref_pool;
-const KernelList kernels_ref_pool = kernel_list(kKernels);
+const KernelList kernels_ref_pool = kernel_list(kPoolKernels);
 
 }  // namespace perigee

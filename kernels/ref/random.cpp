@@ -24,7 +24,7 @@ struct Normal {
 };
 
 template <class Rule>
-void run(const KernelCall& call) {
+void run_random(const KernelCall& call) {
   const View& out = call.out[0];
   const auto& params = call.as<RandomParams>();
   const StepInfo step = call.step ? *call.step : StepInfo{};
@@ -47,12 +47,12 @@ void run(const KernelCall& call) {
   });
 }
 
-constexpr Kernel kKernels[] = {{.op = "random_uniform", .name = "ref", .run = run<Uniform>},
-                               {.op = "random_normal", .name = "ref", .run = run<Normal>}};
+constexpr Kernel kRandomKernels[] = {{.op = "random_uniform", .name = "ref", .run = run_random<Uniform>},
+                                     {.op = "random_normal", .name = "ref", .run = run_random<Normal>}};
 
 }  // namespace
 
 extern const KernelList kernels_ref_random;
-const KernelList kernels_ref_random = kernel_list(kKernels);
+const KernelList kernels_ref_random = kernel_list(kRandomKernels);
 
 }  // namespace perigee

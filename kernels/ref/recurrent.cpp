@@ -255,7 +255,7 @@ void typed(const KernelCall& call) {
   call.out[0].dtype == Dtype::f64 ? F64(call) : F32(call);
 }
 
-const Kernel kKernels[] = {
+const Kernel kRecurrentKernels[] = {
     {.op = "lstm", .name = "ref", .run = typed<Lstm<float>::forward, Lstm<double>::forward>},
     {.op = "lstm_grad", .name = "ref", .run = typed<Lstm<float>::backward, Lstm<double>::backward>},
     {.op = "gru", .name = "ref", .run = typed<Gru<float>::forward, Gru<double>::forward>},
@@ -268,6 +268,6 @@ const Kernel kKernels[] = {
 }  // namespace
 
 extern const KernelList kernels_ref_recurrent;
-const KernelList kernels_ref_recurrent = kernel_list(kKernels);
+const KernelList kernels_ref_recurrent = kernel_list(kRecurrentKernels);
 
 }  // namespace perigee

@@ -93,7 +93,7 @@ struct Split {
   }
 };
 
-int64_t dot(int rank, const int64_t* index, const int64_t* strides) {
+int64_t reduce_dot(int rank, const int64_t* index, const int64_t* strides) {
   int64_t offset = 0;
   for (int i = 0; i < rank; ++i) offset += index[i] * strides[i];
   return offset;
@@ -106,11 +106,11 @@ void run_reduce(const KernelCall& call) {
   with_computing_type(in.dtype, [&](auto zero) {
     using T = decltype(zero);
     for_each_index(split.kept, split.kept_dims, [&](const int64_t* kept) {
-      const int64_t from = dot(split.kept, kept, split.kept_in), to = dot(split.kept, kept, split.kept_out);
+      const int64_t from = reduce_dot(split.kept, kept, split.kept_in), to = reduce_dot(split.kept, kept, split.kept_out);
       T total = Rule::template start<T>();
       int64_t count = 0;
       for_each_index(split.reduced, split.reduced_dims, [&](const int64_t* index) {
-        total = Rule::join(total, load_as<T>(in, from + dot(split.reduced, index, split.reduced_in)));
+        total = Rule::join(total, load_as<T>(in, from + reduce_dot(split.reduced, index, split.reduced_in)));
         ++count;
       });
       const T result = Rule::finish(total, count);
@@ -126,7 +126,7 @@ void run_arg(const KernelCall& call) {
   with_computing_type(in.dtype, [&](auto zero) {
     using T = decltype(zero);
     for_each_index(split.kept, split.kept_dims, [&](const int64_t* kept) {
-      const int64_t from = dot(split.kept, kept, split.kept_in);
+      const int64_t from = reduce_dot(split.kept, kept, split.kept_in);
       T best = load_as<T>(in, from);
       int64_t place = 0;
       for (int64_t i = 1; i < split.reduced_dims[0]; ++i) {
@@ -135,7 +135,7 @@ void run_arg(const KernelCall& call) {
         best = x;
         place = i;
       }
-      store_as<int64_t>(out, dot(split.kept, kept, split.kept_out), place);
+      store_as<int64_t>(out, reduce_dot(split.kept, kept, split.kept_out), place);
     });
   });
 }
@@ -162,7 +162,7 @@ void run_cumulative_sum(const KernelCall& call) {
   });
 }
 
-constexpr Kernel kKernels[] = {
+constexpr Kernel kReduceKernels[] = {
     {.op = "reduce_sum", .name = "ref", .run = run_reduce<Sum>, .accumulates = true},
     {.op = "reduce_mean", .name = "ref", .run = run_reduce<Mean>, .accumulates = true},
     {.op = "reduce_prod", .name = "ref", .run = run_reduce<Prod>},
@@ -176,6 +176,6 @@ constexpr Kernel kKernels[] = {
 }  // namespace
 
 extern const KernelList kernels_ref_reduce;
-const KernelList kernels_ref_reduce = kernel_list(kKernels);
+const KernelList kernels_ref_reduce = kernel_list(kReduceKernels);
 
 }  // namespace perigee

@@ -10,7 +10,7 @@ namespace perigee {
 namespace {
 
 template <class T>
-void run_typed(const KernelCall& call) {
+void run_rotary_typed(const KernelCall& call) {
   const RotaryParams& p = call.as<RotaryParams>();
   const View &x = call.in[0], &y = call.out[0];
   for_each_index(3, x.dims, [&](const int64_t* index) {
@@ -31,13 +31,13 @@ void run_typed(const KernelCall& call) {
   });
 }
 
-void run(const KernelCall& call) { call.in[0].dtype == Dtype::f64 ? run_typed<double>(call) : run_typed<float>(call); }
+void run_rotary(const KernelCall& call) { call.in[0].dtype == Dtype::f64 ? run_rotary_typed<double>(call) : run_rotary_typed<float>(call); }
 
-const Kernel kKernels[] = {{.op = "rotary", .name = "ref", .run = widened<run>, .scratch_bytes = widened_scratch<>}};
+const Kernel kRotaryKernels[] = {{.op = "rotary", .name = "ref", .run = widened<run_rotary>, .scratch_bytes = widened_scratch<>}};
 
 }  // namespace
 
 extern const KernelList kernels_ref_rotary;
-const KernelList kernels_ref_rotary = kernel_list(kKernels);
+const KernelList kernels_ref_rotary = kernel_list(kRotaryKernels);
 
 }  // namespace perigee

@@ -49,12 +49,12 @@ void run_pad(const KernelCall& call) {
   });
 }
 
-constexpr Kernel kKernels[] = {{.op = "concatenate", .name = "ref", .run = run_concatenate, .accumulates = true},
-                               {.op = "pad", .name = "ref", .run = run_pad, .accumulates = true}};
+constexpr Kernel kShapeKernels[] = {{.op = "concatenate", .name = "ref", .run = run_concatenate, .accumulates = true},
+                                    {.op = "pad", .name = "ref", .run = run_pad, .accumulates = true}};
 
 }  // namespace
 
 extern const KernelList kernels_ref_shape;
-const KernelList kernels_ref_shape = kernel_list(kKernels);
+const KernelList kernels_ref_shape = kernel_list(kShapeKernels);
 
 }  // namespace perigee

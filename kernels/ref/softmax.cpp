@@ -117,7 +117,7 @@ void run_gradient(const KernelCall& call) {
   else gradient_of<float>(call);
 }
 
-constexpr Kernel kKernels[] = {
+constexpr Kernel kSoftmaxKernels[] = {
     {.op = "softmax", .name = "ref", .run = run_softmax<false>},
     {.op = "log_softmax", .name = "ref", .run = run_softmax<true>},
     {.op = "cross_entropy", .name = "ref", .run = run_loss},
@@ -127,6 +127,6 @@ constexpr Kernel kKernels[] = {
 }  // namespace
 
 extern const KernelList kernels_ref_softmax;
-const KernelList kernels_ref_softmax = kernel_list(kKernels);
+const KernelList kernels_ref_softmax = kernel_list(kSoftmaxKernels);
 
 }  // namespace perigee

@@ -8,7 +8,7 @@
 namespace perigee {
 namespace {
 
-constexpr char kType[] = "perigee.generation";
+constexpr char kGenerateType[] = "perigee.generation";
 
 struct Held {
   Held(std::unique_ptr<Model> copy, Model& model, const Json& job, const Json& fitted, const GenerateOptions& options,
@@ -20,7 +20,7 @@ struct Held {
 
 // generation_next(generation): the next piece of the text; false: it is complete
 int generation_next(lua_State* L) {
-  const std::optional<std::string> piece = object_at<Held>(L, 1, kType).generation.next(lua_options(L).interrupt);
+  const std::optional<std::string> piece = object_at<Held>(L, 1, kGenerateType).generation.next(lua_options(L).interrupt);
   if (piece) lua_pushlstring(L, piece->data(), piece->size());
   else lua_pushboolean(L, 0);
   return 1;
@@ -34,7 +34,7 @@ GenerateOptions generate_options_at(lua_State* L, int index, const std::string& 
 
 void push_generation(lua_State* L, std::unique_ptr<Model> own, Model& model, const Json& job, const Json& fitted,
                      const GenerateOptions& options, const std::string& where) {
-  push_object<Held>(L, kType, std::move(own), model, job, fitted, options, where);
+  push_object<Held>(L, kGenerateType, std::move(own), model, job, fitted, options, where);
 }
 
 void add_generate_functions(lua_State* L) {

@@ -27,7 +27,7 @@ VectorRows rows_at(lua_State* L, int index, const char* where) {
   return rows;
 }
 
-void give_rows(lua_State* L, int index, const VectorRows& rows) {
+void give_layouts_rows(lua_State* L, int index, const VectorRows& rows) {
   Tensor values(Dtype::f32, Shape{rows.rows, rows.size});
   for (int64_t i = 0; i < rows.rows; ++i) std::copy_n(rows.row(i), rows.size, values.data<float>() + i * rows.size);
   give_array(L, index, values);
@@ -39,7 +39,7 @@ int layout_tsne(lua_State* L) {
   const std::atomic<bool>* const interrupt = lua_options(L).interrupt;
   const TsneResult result = tsne(rows_at(L, 1, "tsne"), options, interrupt);
   if (!result.complete) throw Error(ErrorKind::usage, {.what = "interrupted"});
-  give_rows(L, 3, result.places);
+  give_layouts_rows(L, 3, result.places);
   lua_pushnumber(L, result.divergence);
   return 1;
 }
@@ -53,7 +53,7 @@ int layout_kmeans(lua_State* L) {
   std::vector<int64_t> groups;
   for (const int32_t group : result.groups) groups.push_back(group + 1);
   give_array(L, 6, Tensor::from<int64_t>(Shape{static_cast<int64_t>(groups.size())}, groups));
-  give_rows(L, 7, result.centres);
+  give_layouts_rows(L, 7, result.centres);
   lua_pushnumber(L, result.inertia);
   return 1;
 }

@@ -11,7 +11,7 @@
 namespace perigee {
 namespace {
 
-constexpr char kType[] = "perigee.tokenizer";
+constexpr char kTokenizerType[] = "perigee.tokenizer";
 
 struct HeldTokenizer {
   TokenizerPtr tokenizer;
@@ -30,7 +30,7 @@ std::vector<std::string> texts_at(lua_State* L, int index) {
   return texts;
 }
 
-HeldTokenizer& tokenizer_at(lua_State* L) { return object_at<HeldTokenizer>(L, 1, kType); }
+HeldTokenizer& tokenizer_at(lua_State* L) { return object_at<HeldTokenizer>(L, 1, kTokenizerType); }
 
 // text_sentences(text): { sentences }
 int text_sentences(lua_State* L) {
@@ -49,7 +49,7 @@ int text_sentences(lua_State* L) {
 int tokenizer_open(lua_State* L) {
   const std::string path = luaL_checkstring(L, 1);
   TokenizerPtr tokenizer = Tokenizer::read(as_text(FileContent::open(path, Tokenizer::kMaxFile).bytes()), path);
-  push_object<HeldTokenizer>(L, kType).tokenizer = std::move(tokenizer);
+  push_object<HeldTokenizer>(L, kTokenizerType).tokenizer = std::move(tokenizer);
   return 1;
 }
 

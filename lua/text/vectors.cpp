@@ -13,14 +13,14 @@
 namespace perigee {
 namespace {
 
-constexpr char kType[] = "perigee.vectors";
+constexpr char kVectorsType[] = "perigee.vectors";
 
 struct HeldVectors {
   std::shared_ptr<const TrainedVectors> trained;  // null: from a file
   WordVectors vectors;
 };
 
-HeldVectors& held_at(lua_State* L) { return object_at<HeldVectors>(L, 1, kType); }
+HeldVectors& held_at(lua_State* L) { return object_at<HeldVectors>(L, 1, kVectorsType); }
 
 std::string text_at(lua_State* L, int index) {
   size_t length = 0;
@@ -48,7 +48,7 @@ std::vector<std::vector<std::string>> lists_at(lua_State* L, int index) {
   return lists;
 }
 
-void give_rows(lua_State* L, int index, const VectorRows& rows) {
+void give_vectors_rows(lua_State* L, int index, const VectorRows& rows) {
   Tensor values(Dtype::f32, Shape{rows.rows, rows.size});
   for (int64_t i = 0; i < rows.rows; ++i) std::copy_n(rows.row(i), rows.size, values.data<float>() + i * rows.size);
   give_array(L, index, values);
@@ -98,7 +98,7 @@ int vectors_train(lua_State* L) {
   if (held) trained = std::make_shared<const TrainedVectors>(lists_at(L, 2), list_at(L, 3), options, report, &reporter.stop);
   else trained = std::make_shared<const TrainedVectors>(options, report, &reporter.stop);
   if (!reporter.problem.empty()) throw Error(ErrorKind::usage, {.what = reporter.problem});
-  HeldVectors& made = push_object<HeldVectors>(L, kType);
+  HeldVectors& made = push_object<HeldVectors>(L, kVectorsType);
   made.vectors = trained->words(), made.trained = trained;
   lua_pushboolean(L, trained->complete());
   return 2;
@@ -111,7 +111,7 @@ int vectors_documents(lua_State* L) {
     lua_pushboolean(L, 0);
     return 1;
   }
-  push_object<HeldVectors>(L, kType).vectors = trained->documents();
+  push_object<HeldVectors>(L, kVectorsType).vectors = trained->documents();
   return 1;
 }
 
@@ -135,12 +135,12 @@ int vectors_open(lua_State* L) {
   const std::string path = text_at(L, 1);
   if (is_stored_vectors(path)) {
     const std::shared_ptr<const TrainedVectors> trained = stored_vectors(path);
-    HeldVectors& held = push_object<HeldVectors>(L, kType);
+    HeldVectors& held = push_object<HeldVectors>(L, kVectorsType);
     held.vectors = trained->words(), held.trained = trained;
     return 1;
   }
   WordVectors vectors = read_vectors(path);
-  push_object<HeldVectors>(L, kType).vectors = std::move(vectors);
+  push_object<HeldVectors>(L, kVectorsType).vectors = std::move(vectors);
   return 1;
 }
 
@@ -189,7 +189,7 @@ int vectors_number(lua_State* L) {
 
 // vectors_matrix(vectors, out)
 int vectors_matrix(lua_State* L) {
-  give_rows(L, 2, held_at(L).vectors.rows());
+  give_vectors_rows(L, 2, held_at(L).vectors.rows());
   lua_pushboolean(L, 1);
   return 1;
 }

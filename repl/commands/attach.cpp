@@ -15,7 +15,7 @@ namespace {
 ConsoleOptions console;
 std::string address, secret;
 
-void declare(CLI::App& app) {
+void declare_attach(CLI::App& app) {
   app.add_option("address", address,
                  "a run folder of this machine, or host:port of a run's coordinator, as `perigee train --listen` has it")
       ->required();
@@ -50,7 +50,7 @@ void check_coordinator() {
                                    .hint = "`perigee status " + address + "` tells where its jobs' coordinators are"});
 }
 
-int run() {
+int run_attach() {
   if (!folder_exists(address) && address.find(':') == std::string::npos)
     throw Error(ErrorKind::usage, {.where = address,
                                    .what = "there is no folder of this name",
@@ -68,7 +68,9 @@ int run() {
 }  // namespace
 
 extern const Command command_attach;
-const Command command_attach{
-    .name = "attach", .doc = "the prompt on a run that another process trains: watch and steer it", .declare = declare, .run = run};
+const Command command_attach{.name = "attach",
+                             .doc = "the prompt on a run that another process trains: watch and steer it",
+                             .declare = declare_attach,
+                             .run = run_attach};
 
 }  // namespace perigee

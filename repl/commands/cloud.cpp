@@ -16,21 +16,21 @@
 namespace perigee {
 namespace {
 
-struct Options {
+struct CloudOptions {
   std::string action, what;
   std::vector<std::string> words;
   CloudRun run;
   bool all = false, json = false, yes = false, dry = false;
-} options;
+} cloud_options;
 
-void declare(CLI::App& app) {
-  CloudRun& run = options.run;
+void declare_cloud(CLI::App& app) {
+  CloudRun& run = cloud_options.run;
   run.order.types = {"c7i.large"}, run.order.role = "perigee", run.order.image = "resolve:ssm:/aws/service/debian/release/12/latest/amd64";
-  app.add_option("action", options.action, "up: train on new machines; ls: list them; down: end them; policy: permissions for IAM")
+  app.add_option("action", cloud_options.action, "up: train on new machines; ls: list them; down: end them; policy: permissions for IAM")
       ->required()
       ->check(CLI::IsMember({"up", "ls", "down", "policy", "machine"}));
-  app.add_option("what", options.what, "up, ls, policy: aws; down: a run's name");
-  app.add_option("words", options.words, "up: behind --, what to run there: train SCRIPT …");
+  app.add_option("what", cloud_options.what, "up, ls, policy: aws; down: a run's name");
+  app.add_option("words", cloud_options.words, "up: behind --, what to run there: train SCRIPT …");
   app.add_option("--machines", run.order.count, "how many; each trains")->check(CLI::Range(1, 1000));
   app.add_option("--type", run.order.types, "of machines; of several the first that AWS has")->delimiter(',')->allow_extra_args(false);
   app.add_flag("--spot", run.order.spot, "spare machines: cheaper, and AWS may take them back");
@@ -45,20 +45,21 @@ void declare(CLI::App& app) {
   app.add_option("--security-group", run.order.security_group, "must let the machines reach each other's --port");
   app.add_option("--key", run.order.key, "of EC2, to log in by ssh");
   app.add_option("--port", run.port, "of machine 0, for the others")->check(CLI::Range(1024, 65535));
-  app.add_flag("--dry-run", options.dry, "print the price and what each machine would do; start nothing");
-  app.add_flag("--yes", options.yes, "do not ask whether the price is right");
-  app.add_flag("--all", options.all, "down: the machines of every run");
-  app.add_flag("--json", options.json, "ls: as JSON");
+  app.add_flag("--dry-run", cloud_options.dry, "print the price and what each machine would do; start nothing");
+  app.add_flag("--yes", cloud_options.yes, "do not ask whether the price is right");
+  app.add_flag("--all", cloud_options.all, "down: the machines of every run");
+  app.add_flag("--json", cloud_options.json, "ls: as JSON");
   app.footer("perigee cloud up aws --machines 4 --spot --store s3://bucket/runs -- train lenet.lua");
 }
 
-[[noreturn]] void refuse(const std::string& where, const std::string& what, const std::string& hint) {
+[[noreturn]] void refuse_cloud(const std::string& where, const std::string& what, const std::string& hint) {
   throw Error(ErrorKind::usage, {.where = where, .what = what, .got = "", .expected = "", .hint = hint});
 }
 
 void expect_aws() {
-  if (options.what != "aws")
-    refuse("cloud " + options.action, "names no cloud", "`perigee cloud " + options.action + " aws …`: it is the one there is");
+  if (cloud_options.what != "aws")
+    refuse_cloud("cloud " + cloud_options.action, "names no cloud",
+                 "`perigee cloud " + cloud_options.action + " aws …`: it is the one there is");
 }
 
 // "4 machines c7i.large (spot) in us-east-1: 0.120 USD an hour, at most 2.88 in 24 hours"
@@ -76,8 +77,9 @@ std::string price_line(const CloudRun& run, Machines& machines) {
 }
 
 bool agreed() {
-  if (options.yes) return true;
-  if (!isatty(STDIN_FILENO)) refuse("cloud up", "nobody can be asked whether this price is right", "--yes agrees, --dry-run only shows it");
+  if (cloud_options.yes) return true;
+  if (!isatty(STDIN_FILENO))
+    refuse_cloud("cloud up", "nobody can be asked whether this price is right", "--yes agrees, --dry-run only shows it");
   std::fprintf(stderr, "start them? [y/N] ");
   std::string answer;
   return std::getline(std::cin, answer) && (answer == "y" || answer == "yes");
@@ -85,12 +87,12 @@ bool agreed() {
 
 int up() {
   expect_aws();
-  CloudRun& run = options.run;
-  run.words = options.words;
+  CloudRun& run = cloud_options.run;
+  run.words = cloud_options.words;
   check_cloud_run(&run);
   Machines machines(run.region);
   std::printf("%s\n", price_line(run, machines).c_str());
-  if (options.dry) {
+  if (cloud_options.dry) {
     std::printf("\n%s", run.order.user_data.c_str());
     return 0;
   }
@@ -109,7 +111,7 @@ int up() {
 
 int ls() {
   expect_aws();
-  const std::vector<Machine> all = Machines(options.run.region).list("");
+  const std::vector<Machine> all = Machines(cloud_options.run.region).list("");
   Json list = Json::array();
   for (const Machine& machine : all) {
     Json json = Json::object();
@@ -124,11 +126,11 @@ int ls() {
     json.set("spot", machine.spot);
     list.push(std::move(json));
   }
-  if (options.json) {
+  if (cloud_options.json) {
     std::printf("%s\n", list.dump(2).c_str());
     return 0;
   }
-  if (all.empty()) std::printf("no machines in %s\n", options.run.region.c_str());
+  if (all.empty()) std::printf("no machines in %s\n", cloud_options.run.region.c_str());
   for (const Machine& machine : all)
     std::printf("%-20s %-40s %-12s %-13s %s since %s, until %s at the latest\n", machine.id.c_str(), machine.run.c_str(),
                 machine.type.c_str(), machine.state.c_str(), machine.spot ? "spot" : "    ", machine.started.c_str(),
@@ -137,37 +139,38 @@ int ls() {
 }
 
 int down() {
-  if (options.what.empty() == !options.all)
-    refuse("cloud down", "names no run", "`perigee cloud ls aws` shows their names; --all ends the machines of every run");
-  Machines machines(options.run.region);
-  std::vector<Machine> found = machines.list(options.all ? "" : options.what);
+  if (cloud_options.what.empty() == !cloud_options.all)
+    refuse_cloud("cloud down", "names no run", "`perigee cloud ls aws` shows their names; --all ends the machines of every run");
+  Machines machines(cloud_options.run.region);
+  std::vector<Machine> found = machines.list(cloud_options.all ? "" : cloud_options.what);
   std::erase_if(found, [](const Machine& machine) { return machine.ends(); });
   machines.end(found);
   for (const Machine& machine : found) std::printf("%s of %s ends\n", machine.id.c_str(), machine.run.c_str());
-  if (found.empty()) std::printf("no machines of %s in %s\n", options.all ? "any run" : options.what.c_str(), options.run.region.c_str());
+  if (found.empty())
+    std::printf("no machines of %s in %s\n", cloud_options.all ? "any run" : cloud_options.what.c_str(), cloud_options.run.region.c_str());
   return 0;
 }
 
 int policy() {
   expect_aws();
-  const std::string bucket = options.run.store.starts_with("s3://") ? options.run.store.substr(5) : "BUCKET/PATH";
+  const std::string bucket = cloud_options.run.store.starts_with("s3://") ? cloud_options.run.store.substr(5) : "BUCKET/PATH";
   std::printf("For who calls `perigee cloud`:\n\n%s\nFor the role `%s` of the machines:\n\n%s", cloud_policy(bucket, false).c_str(),
-              options.run.order.role.c_str(), cloud_policy(bucket, true).c_str());
+              cloud_options.run.order.role.c_str(), cloud_policy(bucket, true).c_str());
   return 0;
 }
 
-int run() {
-  if (options.run.region.empty()) options.run.region = aws_settings().region;
-  if (options.action == "up") return up();
-  if (options.action == "ls") return ls();
-  if (options.action == "down") return down();
-  if (options.action == "policy") return policy();
-  return run_cloud_machine(options.what);
+int run_cloud() {
+  if (cloud_options.run.region.empty()) cloud_options.run.region = aws_settings().region;
+  if (cloud_options.action == "up") return up();
+  if (cloud_options.action == "ls") return ls();
+  if (cloud_options.action == "down") return down();
+  if (cloud_options.action == "policy") return policy();
+  return run_cloud_machine(cloud_options.what);
 }
 
 }  // namespace
 
 extern const Command command_cloud;
-const Command command_cloud{.name = "cloud", .doc = "train on machines that are rented for it", .declare = declare, .run = run};
+const Command command_cloud{.name = "cloud", .doc = "train on machines that are rented for it", .declare = declare_cloud, .run = run_cloud};
 
 }  // namespace perigee

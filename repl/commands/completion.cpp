@@ -19,7 +19,7 @@ constexpr unsigned kDeadlineSeconds = 2;  // of a script whose paths are complet
 std::string chosen_shell;
 std::vector<std::string> about;  // script and what was typed
 
-void declare(CLI::App& app) {
+void declare_completion(CLI::App& app) {
   app.add_option("shell", chosen_shell, "bash, zsh or fish")->required();
   app.add_option("about", about, "")->group("");
 }
@@ -184,7 +184,7 @@ void print_paths(const Json& job, const std::string& typed) {
   }
 }
 
-int run() {
+int run_completion() {
   about.resize(2);
   if (chosen_shell == "bash") std::fputs(bash_script().c_str(), stdout);
   else if (chosen_shell == "zsh") std::fputs(zsh_script().c_str(), stdout);
@@ -200,6 +200,7 @@ int run() {
 }  // namespace
 
 extern const Command command_completion;
-const Command command_completion{.name = "completion", .doc = "print a completion script for a shell", .declare = declare, .run = run};
+const Command command_completion{
+    .name = "completion", .doc = "print a completion script for a shell", .declare = declare_completion, .run = run_completion};
 
 }  // namespace perigee

@@ -16,17 +16,17 @@
 namespace perigee {
 namespace {
 
-struct Options {
+struct DataOptions {
   std::string action, schema, html, steps, encoding;
   std::vector<std::string> files;
   bool json = false, encoded = false;
   int threads = 0, compress = 0;
   int64_t shard_records = 0, shard_rows = 0;
   int64_t examples = 20;
-} options;
+} data_options;
 
-void declare(CLI::App& app) {
-  app.add_option("action", options.action,
+void declare_data(CLI::App& app) {
+  app.add_option("action", data_options.action,
                  "analyse FILE: what each column has; schema FILE: its columns as JSON, to be edited; quality FILE --schema S: what does "
                  "not meet a "
                  "schema; convert IN OUT: writes it as .csv, .tsv or .jsonl (also .gz and .zst), .parquet, .npz or .tar; prepare "
@@ -34,31 +34,33 @@ void declare(CLI::App& app) {
                  "source as JSON, once, and writes records into the folder OUT. The same command goes on with what was begun")
       ->required()
       ->check(CLI::IsMember({"analyse", "schema", "quality", "convert", "prepare"}));
-  app.add_option("files", options.files,
+  app.add_option("files", data_options.files,
                  "CSV or JSON Lines, also .gz, .xz and .zst; Parquet, Arrow, SQLite, HDF5, .xlsx, ARFF, SVMLight, .ts, .npz, TFRecord, "
                  "LMDB, tar, a "
                  "folder of MDS; FILE#NAME chooses a table, a sheet or a data set; for convert a second one, to be written; for prepare a "
                  "job and a "
                  "folder")
       ->required();
-  app.add_option("--schema", options.schema,
+  app.add_option("--schema", data_options.schema,
                  "columns and how the file is written, as `perigee data schema` prints them; else they are found out");
-  app.add_option("--encoding", options.encoding, "of CSV and JSON Lines: utf-16, latin-1, windows-1252, ...; the default is UTF-8");
-  app.add_option("--steps", options.steps,
+  app.add_option("--encoding", data_options.encoding, "of CSV and JSON Lines: utf-16, latin-1, windows-1252, ...; the default is UTF-8");
+  app.add_option("--steps", data_options.steps,
                  "convert: a file with a list of steps such as [{\"filter\": \"age > 18\"}] (src/data/table/README.md)");
-  app.add_option("--html", options.html, "analyse: writes a page with histograms into this file");
-  app.add_flag("--json", options.json, "analyse and quality: the results as JSON");
-  app.add_option("--threads", options.threads, "how many read; the default is one for each core. Results have the same bits for any number")
+  app.add_option("--html", data_options.html, "analyse: writes a page with histograms into this file");
+  app.add_flag("--json", data_options.json, "analyse and quality: the results as JSON");
+  app.add_option("--threads", data_options.threads,
+                 "how many read; the default is one for each core. Results have the same bits for any number")
       ->check(CLI::Range(1, 64));
-  app.add_flag("--encoded", options.encoded,
+  app.add_flag("--encoded", data_options.encoded,
                "prepare: pictures and recordings stay as their files are, and are decoded when they are read");
-  app.add_option("--compress", options.compress, "prepare: the level of Zstandard, 1 to 19; the default, 0, does not compress")
+  app.add_option("--compress", data_options.compress, "prepare: the level of Zstandard, 1 to 19; the default, 0, does not compress")
       ->check(CLI::Range(0, 19));
-  app.add_option("--shard-records", options.shard_records, "prepare: records in each file; the default is what fits 256 MiB")
+  app.add_option("--shard-records", data_options.shard_records, "prepare: records in each file; the default is what fits 256 MiB")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  app.add_option("--shard-rows", options.shard_rows, "convert: rows of each file, NAME-00000.csv and so on; the default is one file of all")
+  app.add_option("--shard-rows", data_options.shard_rows,
+                 "convert: rows of each file, NAME-00000.csv and so on; the default is one file of all")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  app.add_option("--examples", options.examples, "quality: how many offending values are shown (20)")->check(CLI::Range(0, 10000));
+  app.add_option("--examples", data_options.examples, "quality: how many offending values are shown (20)")->check(CLI::Range(0, 10000));
 }
 
 Json json_file(const std::string& path) {
@@ -69,55 +71,57 @@ Json json_file(const std::string& path) {
   }
 }
 
-int threads() { return options.threads > 0 ? options.threads : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 64); }
+int data_threads() {
+  return data_options.threads > 0 ? data_options.threads : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 64);
+}
 
 tables::TableFile open_table(bool misfits_are_missing = false) {
   tables::ReadOptions reading;
-  if (!options.schema.empty()) reading = tables::options_of_schema(json_file(options.schema), options.schema);
-  if (!options.encoding.empty()) reading.dialect.encoding = options.encoding;
-  reading.threads = threads();
+  if (!data_options.schema.empty()) reading = tables::options_of_schema(json_file(data_options.schema), data_options.schema);
+  if (!data_options.encoding.empty()) reading.dialect.encoding = data_options.encoding;
+  reading.threads = data_threads();
   if (misfits_are_missing) reading.on_misfit = tables::OnMisfit::missing;
-  return tables::TableFile(options.files[0], std::move(reading));
+  return tables::TableFile(data_options.files[0], std::move(reading));
 }
 
 void expect_files(size_t count, const char* usage) {
-  if (options.files.size() == count) return;
-  throw Error(ErrorKind::usage, {.where = "perigee data " + options.action,
+  if (data_options.files.size() == count) return;
+  throw Error(ErrorKind::usage, {.where = "perigee data " + data_options.action,
                                  .what = "the command has another number of files",
-                                 .got = std::to_string(options.files.size()),
+                                 .got = std::to_string(data_options.files.size()),
                                  .expected = usage});
 }
 
 int analyse() {
   expect_files(1, "perigee data analyse FILE");
   tables::TableFile file = open_table();
-  const Json found = tables::analyse(file, options.files[0]);
-  std::fputs((options.json ? found.dump(1) + "\n" : tables::analysis_text(found)).c_str(), stdout);
-  if (!options.html.empty()) write_file(options.html, as_bytes(table_page(found)));
+  const Json found = tables::analyse(file, data_options.files[0]);
+  std::fputs((data_options.json ? found.dump(1) + "\n" : tables::analysis_text(found)).c_str(), stdout);
+  if (!data_options.html.empty()) write_file(data_options.html, as_bytes(table_page(found)));
   return 0;
 }
 
 int quality() {
   expect_files(1, "perigee data quality FILE --schema SCHEMA");
-  if (options.schema.empty())
+  if (data_options.schema.empty())
     throw Error(ErrorKind::usage, {.where = "perigee data quality",
                                    .what = "there is no schema to check against",
                                    .expected = "--schema FILE",
-                                   .hint = "`perigee data schema " + options.files[0] + " > schema.json` writes one to edit"});
+                                   .hint = "`perigee data schema " + data_options.files[0] + " > schema.json` writes one to edit"});
   tables::TableFile file = open_table(true);
-  const Json found = tables::check_quality(file, options.files[0], static_cast<size_t>(options.examples));
-  std::fputs((options.json ? found.dump(1) + "\n" : tables::quality_text(found)).c_str(), stdout);
+  const Json found = tables::check_quality(file, data_options.files[0], static_cast<size_t>(data_options.examples));
+  std::fputs((data_options.json ? found.dump(1) + "\n" : tables::quality_text(found)).c_str(), stdout);
   return found.find("invalid")->as_int() == 0 ? 0 : static_cast<int>(ErrorKind::data);
 }
 
 int convert() {
   expect_files(2, "perigee data convert IN OUT");
   tables::TableFile file = open_table();
-  tables::Steps steps(options.steps.empty() ? Json() : json_file(options.steps), options.steps, ".");
+  tables::Steps steps(data_options.steps.empty() ? Json() : json_file(data_options.steps), data_options.steps, ".");
   const bool streams = steps.by_rows() && steps.is_fitted();
   int64_t rows = 0;
   for (bool whole = false; !whole;) {
-    const auto writer = tables::write_table(options.files[1], options.shard_rows);
+    const auto writer = tables::write_table(data_options.files[1], data_options.shard_rows);
     rows = 0;
     if (!streams) {
       tables::Frame frame = file.all();
@@ -135,22 +139,22 @@ int convert() {
     }
     if (whole) writer->finish();
   }
-  std::fprintf(stderr, "%s: %lld rows\n", options.files[1].c_str(), static_cast<long long>(rows));
+  std::fprintf(stderr, "%s: %lld rows\n", data_options.files[1].c_str(), static_cast<long long>(rows));
   return 0;
 }
 
-int run() {
-  if (options.action == "analyse") return analyse();
-  if (options.action == "quality") return quality();
-  if (options.action == "convert") return convert();
-  if (options.action == "prepare") {
+int run_data() {
+  if (data_options.action == "analyse") return analyse();
+  if (data_options.action == "quality") return quality();
+  if (data_options.action == "convert") return convert();
+  if (data_options.action == "prepare") {
     expect_files(2, "perigee data prepare JOB OUT");
-    return prepare_data({.input = options.files[0],
-                         .output = options.files[1],
-                         .threads = threads(),
-                         .level = options.compress,
-                         .shard_records = options.shard_records,
-                         .encoded = options.encoded});
+    return prepare_data({.input = data_options.files[0],
+                         .output = data_options.files[1],
+                         .threads = data_threads(),
+                         .level = data_options.compress,
+                         .shard_records = data_options.shard_records,
+                         .encoded = data_options.encoded});
   }
   expect_files(1, "perigee data schema FILE");
   const tables::TableFile file = open_table();
@@ -161,7 +165,9 @@ int run() {
 }  // namespace
 
 extern const Command command_data;
-const Command command_data{
-    .name = "data", .doc = "look at tables in files, check and convert them; prepare examples as records", .declare = declare, .run = run};
+const Command command_data{.name = "data",
+                           .doc = "look at tables in files, check and convert them; prepare examples as records",
+                           .declare = declare_data,
+                           .run = run_data};
 
 }  // namespace perigee

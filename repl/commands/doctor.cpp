@@ -24,7 +24,7 @@ namespace {
 
 int problems = 0;
 
-void declare(CLI::App&) {}
+void declare_doctor(CLI::App&) {}
 
 void good(const char* what, const std::string& found) { std::printf("  ok       %-12s %s\n", what, found.c_str()); }
 void none(const char* what, const std::string& found) { std::printf("  none     %-12s %s\n", what, found.c_str()); }
@@ -168,7 +168,7 @@ void engine() {
   }
 }
 
-int run() {
+int run_doctor() {
   std::printf("perigee %s\n", PERIGEE_VERSION);
   processor();
   memory();
@@ -195,6 +195,6 @@ int run() {
 
 extern const Command command_doctor;
 const Command command_doctor{
-    .name = "doctor", .doc = "show what was found on this machine and what is wrong with it", .declare = declare, .run = run};
+    .name = "doctor", .doc = "show what was found on this machine and what is wrong with it", .declare = declare_doctor, .run = run_doctor};
 
 }  // namespace perigee

@@ -21,7 +21,7 @@ namespace {
 
 std::string topic, man_folder;
 
-void declare(CLI::App& app) {
+void declare_help(CLI::App& app) {
   app.add_option("topic", topic, "a command, a key of a job, or any name of the prompt's: train, early_stopping, adamw, pg.data.csv");
   app.add_option("--man", man_folder, "write the manual pages into this folder instead");
 }
@@ -145,7 +145,7 @@ int write_man_pages(const std::filesystem::path& folder) {
   return 0;
 }
 
-int run() {
+int run_help() {
   if (!man_folder.empty()) return write_man_pages(man_folder);
   if (topic.empty() || is_command(topic)) return show_command(topic);
   std::string text;
@@ -164,6 +164,7 @@ int run() {
 }  // namespace
 
 extern const Command command_help;
-const Command command_help{.name = "help", .doc = "explain a command, a key of a job or a name of scripts", .declare = declare, .run = run};
+const Command command_help{
+    .name = "help", .doc = "explain a command, a key of a job or a name of scripts", .declare = declare_help, .run = run_help};
 
 }  // namespace perigee

@@ -12,14 +12,14 @@
 namespace perigee {
 namespace {
 
-struct Options {
+struct LedgerOptions {
   std::string run;
   bool json = false;
-} options;
+} ledger_options;
 
-void declare(CLI::App& app) {
-  app.add_option("run", options.run, "a run folder, or its ledger")->required();
-  app.add_flag("--json", options.json, "print the figures as JSON");
+void declare_ledger(CLI::App& app) {
+  app.add_option("run", ledger_options.run, "a run folder, or its ledger")->required();
+  app.add_flag("--json", ledger_options.json, "print the figures as JSON");
 }
 
 LedgerAudit audit_file(const std::string& path) {
@@ -52,13 +52,13 @@ void print(const LedgerAudit& found) {
                                     : "the ledger does not add up");
 }
 
-int run() {
-  const std::string path = folder_exists(options.run) ? path_in(options.run, "ledger") : options.run;
+int run_ledger() {
+  const std::string path = folder_exists(ledger_options.run) ? path_in(ledger_options.run, "ledger") : ledger_options.run;
   if (!file_exists(path))
     throw Error(ErrorKind::usage,
-                {.where = options.run, .what = "no ledger is here", .hint = "runs with --workers, --agents or --listen have one"});
+                {.where = ledger_options.run, .what = "no ledger is here", .hint = "runs with --workers, --agents or --listen have one"});
   const LedgerAudit found = audit_file(path);
-  if (options.json) std::printf("%s\n", found.to_json().dump().c_str());
+  if (ledger_options.json) std::printf("%s\n", found.to_json().dump().c_str());
   else print(found);
   return found.sound() ? 0 : static_cast<int>(ErrorKind::cluster);
 }
@@ -66,7 +66,9 @@ int run() {
 }  // namespace
 
 extern const Command command_ledger;
-const Command command_ledger{
-    .name = "ledger", .doc = "show what a run's ledger proves: each example counted exactly once", .declare = declare, .run = run};
+const Command command_ledger{.name = "ledger",
+                             .doc = "show what a run's ledger proves: each example counted exactly once",
+                             .declare = declare_ledger,
+                             .run = run_ledger};
 
 }  // namespace perigee

@@ -21,53 +21,56 @@
 namespace perigee {
 namespace {
 
-struct Options {
+struct PredictOptions {
   std::string model;
   std::vector<std::string> files, layers;
   bool json = false;
   int64_t top = 3, beams = 1, threads = 0, workers = 1;
   std::string slice, device = "cpu", out;
-} options;
+} predict_command_options;
 
-void declare(CLI::App& app) {
-  app.add_option("model", options.model, "a model file, or the folder of a finished run")->required();
-  app.add_option("files", options.files,
+void declare_predict(CLI::App& app) {
+  app.add_option("model", predict_command_options.model, "a model file, or the folder of a finished run")->required();
+  app.add_option("files", predict_command_options.files,
                  "images (JPEG, PNG), tables (CSV, JSON, JSON Lines; columns by name in any order), arrays (npy, npz), texts; folders of "
                  "them; - is standard input")
       ->required();
-  app.add_option("--top", options.top, "how many classes to name")->check(CLI::PositiveNumber);
+  app.add_option("--top", predict_command_options.top, "how many classes to name")->check(CLI::PositiveNumber);
   app.add_option(
-         "--beams", options.beams,
+         "--beams", predict_command_options.beams,
          "of a model trained with ctc: search its label sequences with so many prefixes at a time; 1: the likeliest class of each step")
       ->check(CLI::PositiveNumber);
-  app.add_flag("--json", options.json,
+  app.add_flag("--json", predict_command_options.json,
                "one JSON object per example: file, index, label, probabilities or values; outputs and layers by name where there are more");
-  app.add_option("--out", options.out,
+  app.add_option("--out", predict_command_options.out,
                  "write the results to a file: .jsonl, .npy, or .csv with the columns file, index (the row, from 0), then label and "
                  "p_CLASS of each class, or the "
                  "foretold column");
-  app.add_option("--layer", options.layers, "also what a layer inside gives, by its name in `perigee describe`; may be given several times")
+  app.add_option("--layer", predict_command_options.layers,
+                 "also what a layer inside gives, by its name in `perigee describe`; may be given several times")
       ->allow_extra_args(false);
-  app.add_option("--threads", options.threads, "the default is one per core")->check(CLI::PositiveNumber);
-  app.add_option("--device", options.device,
+  app.add_option("--threads", predict_command_options.threads, "the default is one per core")->check(CLI::PositiveNumber);
+  app.add_option("--device", predict_command_options.device,
                  "cpu, cuda, cuda:N, cuda:0-3 (which take batches in turns), or auto: a GPU where there is one");
-  app.add_option("--workers", options.workers, "share the examples out to so many processes; the results come in the order of the input")
+  app.add_option("--workers", predict_command_options.workers,
+                 "share the examples out to so many processes; the results come in the order of the input")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--slice", options.slice, "predict only what one of several processes is to predict")->group("");
+  app.add_option("--slice", predict_command_options.slice, "predict only what one of several processes is to predict")->group("");
 }
 
-int threads() {
-  if (options.threads > 0) return static_cast<int>(options.threads);
-  return static_cast<int>(std::max<int64_t>(1, std::max(1u, std::thread::hardware_concurrency()) / options.workers));
+int predict_threads() {
+  if (predict_command_options.threads > 0) return static_cast<int>(predict_command_options.threads);
+  return static_cast<int>(std::max<int64_t>(1, std::max(1u, std::thread::hardware_concurrency()) / predict_command_options.workers));
 }
 
-PredictionOptions wanted() { return {.layers = options.layers, .beams = options.beams}; }
+PredictionOptions wanted() { return {.layers = predict_command_options.layers, .beams = predict_command_options.beams}; }
 
 // The inputs, with the files of folders in their place.
 std::vector<std::string> inputs_of(const RecordReader& reader) {
   std::vector<std::string> inputs;
-  for (const std::string& each : options.files) {
-    if (each == "-" && (options.workers > 1 || std::count(options.files.begin(), options.files.end(), "-") > 1))
+  for (const std::string& each : predict_command_options.files) {
+    if (each == "-" && (predict_command_options.workers > 1 ||
+                        std::count(predict_command_options.files.begin(), predict_command_options.files.end(), "-") > 1))
       throw Error(ErrorKind::usage,
                   {.where = "-", .what = "standard input is read once, by one process", .hint = "write it to a file first"});
     if (!folder_exists(each)) {
@@ -95,8 +98,9 @@ std::string foretold_column(const Json& fitted) {
 }
 
 std::unique_ptr<Results> make_results(const LoadedModel& loaded, const std::vector<PredictedOutput>& outputs) {
-  if (!options.out.empty() && options.slice.empty()) return results_in_file(options.out, outputs, foretold_column(loaded.fitted));
-  return options.json ? results_as_json() : results_as_text(outputs, options.top);
+  if (!predict_command_options.out.empty() && predict_command_options.slice.empty())
+    return results_in_file(predict_command_options.out, outputs, foretold_column(loaded.fitted));
+  return predict_command_options.json ? results_as_json() : results_as_text(outputs, predict_command_options.top);
 }
 
 // Predicts a slice of all examples together, those of the first input first. An input that cannot be read ends nothing but itself.
@@ -173,13 +177,13 @@ class Pass {
 };
 
 // The same command for one slice.
-std::vector<std::string> slice_arguments() {
-  std::vector<std::string> words = {"predict", options.model};
-  words.insert(words.end(), options.files.begin(), options.files.end());
-  words.insert(words.end(), {"--top", std::to_string(options.top), "--threads", std::to_string(threads()), "--beams",
-                             std::to_string(options.beams), "--device", options.device});
-  for (const std::string& layer : options.layers) words.insert(words.end(), {"--layer", layer});
-  if (options.json || !options.out.empty()) words.emplace_back("--json");
+std::vector<std::string> predict_slice_arguments() {
+  std::vector<std::string> words = {"predict", predict_command_options.model};
+  words.insert(words.end(), predict_command_options.files.begin(), predict_command_options.files.end());
+  words.insert(words.end(), {"--top", std::to_string(predict_command_options.top), "--threads", std::to_string(predict_threads()),
+                             "--beams", std::to_string(predict_command_options.beams), "--device", predict_command_options.device});
+  for (const std::string& layer : predict_command_options.layers) words.insert(words.end(), {"--layer", layer});
+  if (predict_command_options.json || !predict_command_options.out.empty()) words.emplace_back("--json");
   return words;
 }
 
@@ -191,18 +195,18 @@ void copy_out(std::FILE* from) {
 
 int share_out(Results& results) {
   const auto take = [&](std::FILE* output) {
-    if (options.out.empty()) return copy_out(output);
+    if (predict_command_options.out.empty()) return copy_out(output);
     for_each_line(output, [&](std::string_view line) { results.add(Json::parse(line, "a worker"), false); });
   };
-  return run_slices(slice_arguments(), options.workers, take);
+  return run_slices(predict_slice_arguments(), predict_command_options.workers, take);
 }
 
 int predict_here(LoadedModel& loaded, const RecordReader& reader, const std::vector<std::string>& inputs, Results& results) {
-  ThreadTeam team(threads());
-  const bool sliced = !options.slice.empty();
-  const Slice slice = sliced ? parse_slice(options.slice) : Slice{};
+  ThreadTeam team(predict_threads());
+  const bool sliced = !predict_command_options.slice.empty();
+  const Slice slice = sliced ? parse_slice(predict_command_options.slice) : Slice{};
   const std::optional<int> worker = sliced ? std::optional(static_cast<int>(slice.index)) : std::nullopt;
-  const ModelSite site(*loaded.model, loaded.job, options.device, "--device", worker);
+  const ModelSite site(*loaded.model, loaded.job, predict_command_options.device, "--device", worker);
   RecordPredictor predictor(*loaded.model, loaded.class_names, team, site.devices(), wanted());
   Pass pass(reader, predictor, results, slice);
   pass.run(inputs);
@@ -221,8 +225,8 @@ class CountedResults : public Results {
   }
   void finish() override {
     results_->finish();
-    if (options.out.empty() || !options.slice.empty()) return;
-    std::fprintf(stderr, "%lld %s written to %s\n", count_, count_ == 1 ? "row" : "rows", options.out.c_str());
+    if (predict_command_options.out.empty() || !predict_command_options.slice.empty()) return;
+    std::fprintf(stderr, "%lld %s written to %s\n", count_, count_ == 1 ? "row" : "rows", predict_command_options.out.c_str());
   }
 
  private:
@@ -230,14 +234,14 @@ class CountedResults : public Results {
   long long count_ = 0;
 };
 
-int run() {
+int run_predict() {
   watch_signals("\nstopping; once more to quit at once\n");
-  LoadedModel loaded = load_model(model_path(options.model));
+  LoadedModel loaded = load_model(model_path(predict_command_options.model));
   const RecordReader reader(loaded.model->spec(), loaded.job, loaded.fitted);
   const std::vector<std::string> inputs = inputs_of(reader);
   const std::vector<PredictedOutput> outputs = predicted_outputs(*loaded.model, loaded.class_names, wanted());
   CountedResults results(make_results(loaded, outputs));
-  const bool shares_out = options.workers > 1 && options.slice.empty();
+  const bool shares_out = predict_command_options.workers > 1 && predict_command_options.slice.empty();
   const int failure = shares_out ? share_out(results) : predict_here(loaded, reader, inputs, results);
   if (stop_requested()) return stop_exit_code();
   results.finish();
@@ -247,7 +251,9 @@ int run() {
 }  // namespace
 
 extern const Command command_predict;
-const Command command_predict{
-    .name = "predict", .doc = "say what a trained model makes of images, tables, arrays and texts", .declare = declare, .run = run};
+const Command command_predict{.name = "predict",
+                              .doc = "say what a trained model makes of images, tables, arrays and texts",
+                              .declare = declare_predict,
+                              .run = run_predict};
 
 }  // namespace perigee

@@ -37,7 +37,7 @@ double parse(const std::string& text, const std::string& option, std::span<const
                                  example, unit == "m" ? "minutes are 'min'" : nearest_hint(unit, names)});
 }
 
-std::string scaled(double value, std::span<const char* const> units) {
+std::string quantity_scaled(double value, std::span<const char* const> units) {
   size_t unit = 0;
   while (value >= 999.95 && unit + 1 < units.size()) value /= 1000, ++unit;
   char text[48];
@@ -60,7 +60,7 @@ double parse_duration(const std::string& text, const std::string& option) {
 
 std::string bandwidth_text(double bits_per_s) {
   static constexpr const char* kUnits[] = {"bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"};
-  return std::isinf(bits_per_s) ? "unlimited bandwidth" : scaled(bits_per_s, kUnits);
+  return std::isinf(bits_per_s) ? "unlimited bandwidth" : quantity_scaled(bits_per_s, kUnits);
 }
 
 std::string span_text(double seconds) {
@@ -68,12 +68,12 @@ std::string span_text(double seconds) {
   static constexpr const char* kUnits[] = {"us", "ms", "s"};
   char text[32];
   if (seconds >= 0.9995) std::snprintf(text, sizeof text, "%.1f s", seconds);
-  return seconds >= 0.9995 ? text : scaled(seconds * 1e6, kUnits);
+  return seconds >= 0.9995 ? text : quantity_scaled(seconds * 1e6, kUnits);
 }
 
 std::string amount_text(double bytes) {
   static constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-  return scaled(std::floor(bytes), kUnits);
+  return quantity_scaled(std::floor(bytes), kUnits);
 }
 
 }  // namespace perigee

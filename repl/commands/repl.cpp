@@ -8,22 +8,22 @@
 namespace perigee {
 namespace {
 
-ConsoleOptions options;
+ConsoleOptions repl_options;
 
-void declare(CLI::App& app) {
-  app.add_option("script", options.script, "a Lua script that is run first; what it returns is in _");
-  app.add_option("-e", options.expressions, "run this, print its value, and leave")->allow_extra_args(false);
+void declare_repl(CLI::App& app) {
+  app.add_option("script", repl_options.script, "a Lua script that is run first; what it returns is in _");
+  app.add_option("-e", repl_options.expressions, "run this, print its value, and leave")->allow_extra_args(false);
   app.footer("Reads Lua from standard input where there is no terminal, and exits with 1 after an error.");
 }
 
-int run() { return run_console(options); }
+int run_repl() { return run_console(repl_options); }
 
 }  // namespace
 
 extern const Command command_repl;
 const Command command_repl{.name = "repl",
                            .doc = "a prompt for Lua with Perigee loaded; `perigee` alone on a terminal is the same",
-                           .declare = declare,
-                           .run = run};
+                           .declare = declare_repl,
+                           .run = run_repl};
 
 }  // namespace perigee

@@ -21,13 +21,13 @@
 namespace perigee {
 namespace {
 
-struct Options {
+struct ReplayOptions {
   std::string run, out;
-} options;
+} replay_options;
 
-void declare(CLI::App& app) {
-  app.add_option("run", options.run, "a run folder, or its record")->required();
-  app.add_option("--out", options.out, "write what was trained again, as a model file");
+void declare_replay(CLI::App& app) {
+  app.add_option("run", replay_options.run, "a run folder, or its record")->required();
+  app.add_option("--out", replay_options.out, "write what was trained again, as a model file");
 }
 
 std::map<int64_t, uint64_t> booked_rounds(const std::string& path) {
@@ -88,10 +88,10 @@ int run_workers(const std::string& folder) {
     const Bytes text = read_file(file);
     if (text.empty()) continue;  // killed before its first line
     logs.push_back(read_trainer_log(as_text(text), file));
-    logs.back().job = with_array_files(logs.back().job, options.run);
+    logs.back().job = with_array_files(logs.back().job, replay_options.run);
   }
-  const ReplayOutcome outcome = replay_workers(logs, booked_rounds(path_in(options.run, "ledger")));
-  if (!options.out.empty() && outcome.model) write_file(options.out, *outcome.model);
+  const ReplayOutcome outcome = replay_workers(logs, booked_rounds(path_in(replay_options.run, "ledger")));
+  if (!replay_options.out.empty() && outcome.model) write_file(replay_options.out, *outcome.model);
   if (!outcome.differs) return print_outcome(outcome);
   std::printf("round %" PRId64 " differs: %s\n", *outcome.differs, hex_digest(outcome.hash).c_str());
   if (!logs.empty() && logs[0].version != PERIGEE_VERSION)
@@ -99,18 +99,19 @@ int run_workers(const std::string& folder) {
   return 1;
 }
 
-int run() {
-  const bool folder = folder_exists(options.run);
-  if (const std::string record = path_in(options.run, "record"); folder && folder_exists(record)) return run_workers(record);
-  const std::string path = folder ? path_in(options.run, "record.jsonl") : options.run;
+int run_replay() {
+  const bool folder = folder_exists(replay_options.run);
+  if (const std::string record = path_in(replay_options.run, "record"); folder && folder_exists(record)) return run_workers(record);
+  const std::string path = folder ? path_in(replay_options.run, "record.jsonl") : replay_options.run;
   if (!file_exists(path))
-    throw Error(ErrorKind::usage, {.where = options.run, .what = "no record is here", .hint = "`perigee train --record` writes one"});
+    throw Error(ErrorKind::usage,
+                {.where = replay_options.run, .what = "no record is here", .hint = "`perigee train --record` writes one"});
   const Bytes text = read_file(path);
   RunRecord record = read_record(as_text(text), path);
   record.job = with_array_files(record.job, run_of_file(path));  // wherever the folder was when it was recorded
-  if (const std::string ledger = path_in(options.run, "ledger"); folder && file_exists(ledger)) follow_ledger(ledger, &record);
+  if (const std::string ledger = path_in(replay_options.run, "ledger"); folder && file_exists(ledger)) follow_ledger(ledger, &record);
   const ReplayOutcome outcome = replay(record);
-  if (!options.out.empty() && outcome.model) write_file(options.out, *outcome.model);
+  if (!replay_options.out.empty() && outcome.model) write_file(replay_options.out, *outcome.model);
   if (outcome.differs) {
     print_difference(record, outcome);
     return 1;
@@ -122,6 +123,6 @@ int run() {
 
 extern const Command command_replay;
 const Command command_replay{
-    .name = "replay", .doc = "train a recorded run again and compare every result", .declare = declare, .run = run};
+    .name = "replay", .doc = "train a recorded run again and compare every result", .declare = declare_replay, .run = run_replay};
 
 }  // namespace perigee

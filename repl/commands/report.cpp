@@ -14,17 +14,17 @@
 namespace perigee {
 namespace {
 
-struct Options {
+struct ReportOptions {
   std::vector<std::string> runs;
   std::string out;
-} options;
+} report_options;
 
-void declare(CLI::App& app) {
-  app.add_option("runs", options.runs,
+void declare_report(CLI::App& app) {
+  app.add_option("runs", report_options.runs,
                  "the folder of a run, or of several to compare; that of a job which was trained several times stands for them all")
       ->required();
   app.add_option(
-      "--out", options.out,
+      "--out", report_options.out,
       "the file to write, - for standard output; the default is report.html in the run's folder, comparison.html here for several runs");
 }
 
@@ -59,18 +59,18 @@ std::vector<std::string> runs_in(const std::string& folder) {
   return runs.empty() ? std::vector{folder} : runs;
 }
 
-int run() {
+int run_report() {
   std::vector<RunFiles> runs;
-  for (const std::string& folder : options.runs)
+  for (const std::string& folder : report_options.runs)
     for (const std::string& each : runs_in(folder)) runs.push_back(read_run(each));
   const std::string page = runs.size() == 1 ? run_page(runs[0]) : comparison_page(runs);
-  if (options.out == "-") {
+  if (report_options.out == "-") {
     std::fwrite(page.data(), 1, page.size(), stdout);
     return 0;
   }
-  const std::string path = !options.out.empty()       ? options.out
-                           : options.runs.size() == 1 ? path_in(options.runs[0], "report.html")
-                                                      : "comparison.html";
+  const std::string path = !report_options.out.empty()       ? report_options.out
+                           : report_options.runs.size() == 1 ? path_in(report_options.runs[0], "report.html")
+                                                             : "comparison.html";
   write_file(path, as_bytes(page));
   std::printf("%s\n", path.c_str());
   return 0;
@@ -79,6 +79,7 @@ int run() {
 }  // namespace
 
 extern const Command command_report;
-const Command command_report{.name = "report", .doc = "write the page of a run, or one that compares runs", .declare = declare, .run = run};
+const Command command_report{
+    .name = "report", .doc = "write the page of a run, or one that compares runs", .declare = declare_report, .run = run_report};
 
 }  // namespace perigee

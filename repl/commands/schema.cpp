@@ -12,7 +12,7 @@ namespace {
 
 bool markdown = false;
 
-void declare(CLI::App& app) { app.add_flag("--markdown", markdown, "print the reference instead, lua/REFERENCE.md"); }
+void declare_schema(CLI::App& app) { app.add_flag("--markdown", markdown, "print the reference instead, lua/REFERENCE.md"); }
 
 int print_reference() {
   LuaState lua({});
@@ -24,7 +24,7 @@ int print_reference() {
   return std::fwrite(text, 1, length, stdout) != length;
 }
 
-int run() {
+int run_schema() {
   if (markdown) return print_reference();
   const std::string text = job_json_schema(all_families()).dump(2) + "\n";
   return std::fputs(text.c_str(), stdout) < 0;
@@ -34,6 +34,6 @@ int run() {
 
 extern const Command command_schema;
 const Command command_schema{
-    .name = "schema", .doc = "print a JSON Schema of jobs, or the reference of all options", .declare = declare, .run = run};
+    .name = "schema", .doc = "print a JSON Schema of jobs, or the reference of all options", .declare = declare_schema, .run = run_schema};
 
 }  // namespace perigee

@@ -18,12 +18,12 @@ namespace {
 
 std::string action;
 
-void declare(CLI::App& app) {
+void declare_secret(CLI::App& app) {
   app.add_option("action", action, "new: print a fresh secret")->required()->check(CLI::IsMember({"new"}));
   app.footer("perigee secret new > cluster.key    then copy it to every machine, with mode 0600");
 }
 
-int run() {
+int run_secret() {
   // A shell makes `> cluster.key` readable to all; its mode changes before it holds anything.
   struct stat info {};
   if (fstat(STDOUT_FILENO, &info) == 0 && S_ISREG(info.st_mode) && (info.st_mode & 077) && fchmod(STDOUT_FILENO, 0600) != 0)
@@ -37,6 +37,6 @@ int run() {
 }  // namespace
 
 extern const Command command_secret;
-const Command command_secret{.name = "secret", .doc = "make a secret for a cluster", .declare = declare, .run = run};
+const Command command_secret{.name = "secret", .doc = "make a secret for a cluster", .declare = declare_secret, .run = run_secret};
 
 }  // namespace perigee

@@ -29,48 +29,50 @@ constexpr size_t kMostPoints = 64;
 constexpr double kPayloadShare = 1448.0 / 1514.0;
 constexpr int64_t kBucketBytes = int64_t{1} << 20;
 
-struct Options {
+struct SimulateCommandOptions {
   std::string script, bandwidth = "1Gbit", latency = "200us", mtbf, repair = "1min", step_time;
   std::vector<std::string> settings, sweeps, speeds, rates_later;
   int64_t nodes = 4, epochs = 0, steps = 0, batch = 0, seed = 0, threads = 0, parameters = 0, examples = 0;
   double speed_spread = 0, lose = 0;
   bool json = false, train = false;
-} options;
+} simulate_options;
 
-void declare(CLI::App& app) {
-  app.add_option("script", options.script, "a script, a job or a run folder")->required();
-  app.add_option("--nodes", options.nodes, "machines, each with one worker; the default is 4")
+void declare_simulate(CLI::App& app) {
+  app.add_option("script", simulate_options.script, "a script, a job or a run folder")->required();
+  app.add_option("--nodes", simulate_options.nodes, "machines, each with one worker; the default is 4")
       ->check(CLI::Range(int64_t{1}, static_cast<int64_t>(kMaxWorkers)));
-  app.add_option("--bandwidth", options.bandwidth, "of each machine, each way: 100Mbit, 10MB/s, inf; the default is 1Gbit");
-  app.add_option("--latency", options.latency, "from one machine to another: 2ms; the default is 200us");
-  app.add_option("--mtbf", options.mtbf, "mean time between failures of a machine: 1h; without it none fails");
-  app.add_option("--repair", options.repair, "until a machine that failed is back; the default is 1min");
-  app.add_option("--speed-spread", options.speed_spread, "standard deviation of the logarithm of the machines' speeds: 0.3")
+  app.add_option("--bandwidth", simulate_options.bandwidth, "of each machine, each way: 100Mbit, 10MB/s, inf; the default is 1Gbit");
+  app.add_option("--latency", simulate_options.latency, "from one machine to another: 2ms; the default is 200us");
+  app.add_option("--mtbf", simulate_options.mtbf, "mean time between failures of a machine: 1h; without it none fails");
+  app.add_option("--repair", simulate_options.repair, "until a machine that failed is back; the default is 1min");
+  app.add_option("--speed-spread", simulate_options.speed_spread, "standard deviation of the logarithm of the machines' speeds: 0.3")
       ->check(CLI::Range(0.0, 3.0));
-  app.add_option("--speed", options.speeds, "of one machine against the others: 3=0.25; several times")->allow_extra_args(false);
-  app.add_option("--bandwidth-at", options.rates_later, "the machines' bandwidth from a time on: 30s=2Mbit; several times")
+  app.add_option("--speed", simulate_options.speeds, "of one machine against the others: 3=0.25; several times")->allow_extra_args(false);
+  app.add_option("--bandwidth-at", simulate_options.rates_later, "the machines' bandwidth from a time on: 30s=2Mbit; several times")
       ->allow_extra_args(false);
-  app.add_option("--lose", options.lose, "share of the workers' contributions of local steps that come to nothing and are done again: 0.3")
+  app.add_option("--lose", simulate_options.lose,
+                 "share of the workers' contributions of local steps that come to nothing and are done again: 0.3")
       ->check(CLI::Range(0.0, 0.9));
-  app.add_flag("--train", options.train, "really train on the simulated machines, and print what was learnt; the job's data are opened");
+  app.add_flag("--train", simulate_options.train,
+               "really train on the simulated machines, and print what was learnt; the job's data are opened");
   app.add_option(
-         "--sweep", options.sweeps,
+         "--sweep", simulate_options.sweeps,
          "a forecast for each value: nodes=4,16,64 or every=1,5,50; nodes, bandwidth, latency, mtbf, repair, speed-spread, or an option of "
          "the policy; several times: all combinations")
       ->allow_extra_args(false);
-  app.add_option("--epochs", options.epochs, "passes over the training data")->check(CLI::PositiveNumber);
-  app.add_option("--steps", options.steps, "batches of all workers together")->check(CLI::PositiveNumber);
-  app.add_option("--batch", options.batch, "examples per step")->check(CLI::PositiveNumber);
-  app.add_option("--set", options.settings, "set a value of the job first")->allow_extra_args(false);
-  app.add_option("--threads", options.threads, "of a machine, for measuring a step; the default is the job's, or one per core")
+  app.add_option("--epochs", simulate_options.epochs, "passes over the training data")->check(CLI::PositiveNumber);
+  app.add_option("--steps", simulate_options.steps, "batches of all workers together")->check(CLI::PositiveNumber);
+  app.add_option("--batch", simulate_options.batch, "examples per step")->check(CLI::PositiveNumber);
+  app.add_option("--set", simulate_options.settings, "set a value of the job first")->allow_extra_args(false);
+  app.add_option("--threads", simulate_options.threads, "of a machine, for measuring a step; the default is the job's, or one per core")
       ->check(CLI::PositiveNumber);
-  app.add_option("--step-time", options.step_time, "of one step on one machine, instead of measuring it on this one: 12ms");
-  app.add_option("--parameters", options.parameters, "of the network; with --step-time and --examples no data set is opened")
+  app.add_option("--step-time", simulate_options.step_time, "of one step on one machine, instead of measuring it on this one: 12ms");
+  app.add_option("--parameters", simulate_options.parameters, "of the network; with --step-time and --examples no data set is opened")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 36));
-  app.add_option("--examples", options.examples, "of the training data; with --step-time and --parameters no data set is opened")
+  app.add_option("--examples", simulate_options.examples, "of the training data; with --step-time and --parameters no data set is opened")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  app.add_option("--seed", options.seed, "of speeds and failures; the same seed gives the same forecast");
-  app.add_flag("--json", options.json, "print one JSON document");
+  app.add_option("--seed", simulate_options.seed, "of speeds and failures; the same seed gives the same forecast");
+  app.add_flag("--json", simulate_options.json, "print one JSON document");
 }
 
 double parse_number(const std::string& text, const std::string& option, double low, double high) {
@@ -142,9 +144,9 @@ void vary(SimulatedPoint& point, const std::string& name, const std::string& val
 }
 
 std::vector<SimulatedPoint> points_of(const sim::ForecastInput& base) {
-  SimulatedPoint first{.set = {}, .bits_per_s = parse_bandwidth(options.bandwidth, "--bandwidth"), .input = base, .forecast = {}};
+  SimulatedPoint first{.set = {}, .bits_per_s = parse_bandwidth(simulate_options.bandwidth, "--bandwidth"), .input = base, .forecast = {}};
   std::vector<SimulatedPoint> points;
-  for (const SweepPoint& set : sweep_points(options.sweeps, kMostPoints)) {
+  for (const SweepPoint& set : sweep_points(simulate_options.sweeps, kMostPoints)) {
     points.push_back(first);
     points.back().set = set;
     for (const auto& [name, value] : set) vary(points.back(), name, value);
@@ -156,22 +158,22 @@ std::vector<SimulatedPoint> points_of(const sim::ForecastInput& base) {
 // The options that need no data, so that a mistake in them is told before anything is measured.
 sim::ForecastInput described(const Job& job) {
   sim::ForecastInput in;
-  in.nodes = static_cast<int>(options.nodes);
-  in.latency_ms = parse_latency_ms(options.latency, "--latency");
-  if (!options.mtbf.empty()) in.mtbf_s = parse_duration(options.mtbf, "--mtbf");
-  in.repair_s = parse_duration(options.repair, "--repair");
-  in.speed_spread = options.speed_spread;
-  in.lose = options.lose;
-  for (const std::string& text : options.speeds) {
+  in.nodes = static_cast<int>(simulate_options.nodes);
+  in.latency_ms = parse_latency_ms(simulate_options.latency, "--latency");
+  if (!simulate_options.mtbf.empty()) in.mtbf_s = parse_duration(simulate_options.mtbf, "--mtbf");
+  in.repair_s = parse_duration(simulate_options.repair, "--repair");
+  in.speed_spread = simulate_options.speed_spread;
+  in.lose = simulate_options.lose;
+  for (const std::string& text : simulate_options.speeds) {
     const auto [node, speed] = pair_of(text, "--speed", "NODE=FACTOR");
     in.speeds[static_cast<int>(parse_number(node, "--speed", 0, static_cast<double>(kMaxWorkers) - 1))] =
         parse_number(speed, "--speed", 1e-3, 1e3);
   }
-  for (const std::string& text : options.rates_later) {
+  for (const std::string& text : simulate_options.rates_later) {
     const auto [time, rate] = pair_of(text, "--bandwidth-at", "TIME=RATE");
     in.rates_later.emplace_back(parse_duration(time, "--bandwidth-at"), parse_bandwidth(rate, "--bandwidth-at") / 8 * kPayloadShare);
   }
-  in.seed = static_cast<uint64_t>(options.seed);
+  in.seed = static_cast<uint64_t>(simulate_options.seed);
   const Json canonical = job.canonical();
   if (const Json* averaging = canonical.find("averaging"); averaging && !averaging->is_null()) in.averaging = *averaging;
   read_policy(&in.averaging, job.where());
@@ -185,8 +187,8 @@ MeasuredJob assumed(const Job& job) {
   MeasuredJob assumed;
   RunFacts& facts = assumed.facts;
   facts.name = job.name();
-  facts.examples = options.examples;
-  facts.parameters = options.parameters;
+  facts.examples = simulate_options.examples;
+  facts.parameters = simulate_options.parameters;
   facts.batch = config.object("data").integer_in("batch", 1, int64_t{1} << 24, 32) * accumulate_of(job);
   const int64_t epochs = config.integer_in("epochs", 0, int64_t{1} << 32, 1), steps = config.integer_in("steps", 0, int64_t{1} << 52, 0);
   const int64_t global = config.object("data").integer_in("global_batch", 0, int64_t{1} << 24, 0) * accumulate_of(job);
@@ -214,21 +216,21 @@ MeasuredJob assumed(const Job& job) {
 }
 
 MeasuredJob measured(const Job& job) {
-  if (options.step_time.empty()) {
-    if (options.parameters > 0 || options.examples > 0)
-      throw Error(ErrorKind::usage, {options.parameters > 0 ? "--parameters" : "--examples", "goes with --step-time only", "", "",
+  if (simulate_options.step_time.empty()) {
+    if (simulate_options.parameters > 0 || simulate_options.examples > 0)
+      throw Error(ErrorKind::usage, {simulate_options.parameters > 0 ? "--parameters" : "--examples", "goes with --step-time only", "", "",
                                      "a step is measured with the job's own network and data"});
-    return measure_job(job, static_cast<int>(options.threads), stop_requested());
+    return measure_job(job, static_cast<int>(simulate_options.threads), stop_requested());
   }
-  const double step_ms = parse_duration(options.step_time, "--step-time") * 1e3;
-  if (step_ms <= 0) throw Error(ErrorKind::usage, {"--step-time", "takes no time", "'" + options.step_time + "'", "more than 0"});
-  const bool both = !options.train && options.parameters > 0 && options.examples > 0;
-  if (!both && (options.parameters > 0 || options.examples > 0))
+  const double step_ms = parse_duration(simulate_options.step_time, "--step-time") * 1e3;
+  if (step_ms <= 0) throw Error(ErrorKind::usage, {"--step-time", "takes no time", "'" + simulate_options.step_time + "'", "more than 0"});
+  const bool both = !simulate_options.train && simulate_options.parameters > 0 && simulate_options.examples > 0;
+  if (!both && (simulate_options.parameters > 0 || simulate_options.examples > 0))
     throw Error(ErrorKind::usage,
-                {options.parameters > 0 ? "--parameters" : "--examples",
-                 options.train ? "replaces the data set, which --train needs" : "is only half of what replaces the data set", "", "",
-                 options.train ? "leave it out" : "give --parameters and --examples, or neither"});
-  MeasuredJob found = both ? assumed(job) : inspect_job(job, static_cast<int>(options.threads));
+                {simulate_options.parameters > 0 ? "--parameters" : "--examples",
+                 simulate_options.train ? "replaces the data set, which --train needs" : "is only half of what replaces the data set", "",
+                 "", simulate_options.train ? "leave it out" : "give --parameters and --examples, or neither"});
+  MeasuredJob found = both ? assumed(job) : inspect_job(job, static_cast<int>(simulate_options.threads));
   found.times = {.step_ms = step_ms, .stage_ms = 0, .apply_ms = 0, .batch = found.facts.batch};
   return found;
 }
@@ -256,7 +258,7 @@ void print_introduction(const MeasuredJob& job, const SimulatedPoint& point) {
               amount_text(static_cast<double>(in.layout.bytes())).c_str(), step_source(job).c_str());
 }
 
-void print_json(const MeasuredJob& job, const std::vector<SimulatedPoint>& points, double seconds) {
+void print_simulate_json(const MeasuredJob& job, const std::vector<SimulatedPoint>& points, double seconds) {
   Json list = Json::array();
   for (const SimulatedPoint& point : points) list.push(point_json(point));
   const Json step(Json::Object{{"step_ms", job.times.step_ms},
@@ -272,21 +274,23 @@ void print_json(const MeasuredJob& job, const std::vector<SimulatedPoint>& point
                                    {"parameters", job.facts.parameters},
                                    {"exchange_bytes", static_cast<int64_t>(job.layout.bytes())},
                                    {"step", step},
-                                   {"seed", options.seed},
+                                   {"seed", simulate_options.seed},
                                    {"points", list},
                                    {"simulation_s", seconds}});
   std::printf("%s\n", document.dump(2).c_str());
 }
 
 Job job_to_simulate() {
-  Job job = load_job(options.script, options.settings);
-  for (const auto& [key, value] :
-       {std::pair{"epochs", options.epochs}, {"steps", options.steps}, {"data.batch", options.batch}, {"threads", options.threads}})
+  Job job = load_job(simulate_options.script, simulate_options.settings);
+  for (const auto& [key, value] : {std::pair{"epochs", simulate_options.epochs},
+                                   {"steps", simulate_options.steps},
+                                   {"data.batch", simulate_options.batch},
+                                   {"threads", simulate_options.threads}})
     if (value > 0) job.set(key, std::to_string(value));
   return job;
 }
 
-int run() {
+int run_simulate() {
   watch_signals("\nstopping; once more to quit at once\n");
   const Job job = job_to_simulate();
   points_of(described(job));  // for its errors
@@ -300,10 +304,10 @@ int run() {
   base.windows = found.windows, base.block_elements = found.block_elements;
   base.stop = &stop_requested();
   SharedOpener opener;
-  if (options.train) train_in(base, found, static_cast<int>(options.threads), opener);
+  if (simulate_options.train) train_in(base, found, static_cast<int>(simulate_options.threads), opener);
   std::vector<SimulatedPoint> points = points_of(base);
   const Stopwatch watch;
-  if (!options.json) {
+  if (!simulate_options.json) {
     print_introduction(found, points[0]);
     print_heading(points[0]);
   }
@@ -311,10 +315,10 @@ int run() {
     point.forecast = sim::forecast(point.input);
     if (stop_requested()) return stop_exit_code();
     put_together(point, found);
-    if (!options.json) print_row(point);
+    if (!simulate_options.json) print_row(point);
   }
-  if (options.json) {
-    print_json(found, points, watch.seconds());
+  if (simulate_options.json) {
+    print_simulate_json(found, points, watch.seconds());
     return 0;
   }
   if (points.size() > 1) print_plot(points);
@@ -325,7 +329,9 @@ int run() {
 }  // namespace
 
 extern const Command command_simulate;
-const Command command_simulate{
-    .name = "simulate", .doc = "predict how long a job takes on other machines and networks", .declare = declare, .run = run};
+const Command command_simulate{.name = "simulate",
+                               .doc = "predict how long a job takes on other machines and networks",
+                               .declare = declare_simulate,
+                               .run = run_simulate};
 
 }  // namespace perigee

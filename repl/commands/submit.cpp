@@ -31,21 +31,21 @@ constexpr Kind kKinds[] = {
 };
 constexpr size_t kKindCount = std::size(kKinds);
 
-struct Options {
+struct SubmitOptions {
   int64_t counts[kKindCount] = {};
   std::string script, name, image = "perigee:latest", program = "perigee";
   int64_t cpus = 2, memory_mb = 2048;
-} options;
+} submit_options;
 
-void declare(CLI::App& app) {
+void declare_submit(CLI::App& app) {
   for (size_t i = 0; i < kKindCount; ++i)
-    app.add_option(kKinds[i].option, options.counts[i], kKinds[i].doc)->check(CLI::Range(int64_t{1}, int64_t{65536}));
-  app.add_option("script", options.script, "SCRIPT.lua, JOB.json or JOB.yaml")->required();
-  app.add_option("--name", options.name, "of the job there; the default is the script's");
-  app.add_option("--image", options.image, "the container's image");
-  app.add_option("--program", options.program, "what is called on Slurm's nodes");
-  app.add_option("--cpus", options.cpus, "of each process")->check(CLI::Range(int64_t{1}, int64_t{1024}));
-  app.add_option("--memory-mb", options.memory_mb, "of each process")->check(CLI::Range(int64_t{16}, int64_t{1} << 26));
+    app.add_option(kKinds[i].option, submit_options.counts[i], kKinds[i].doc)->check(CLI::Range(int64_t{1}, int64_t{65536}));
+  app.add_option("script", submit_options.script, "SCRIPT.lua, JOB.json or JOB.yaml")->required();
+  app.add_option("--name", submit_options.name, "of the job there; the default is the script's");
+  app.add_option("--image", submit_options.image, "the container's image");
+  app.add_option("--program", submit_options.program, "what is called on Slurm's nodes");
+  app.add_option("--cpus", submit_options.cpus, "of each process")->check(CLI::Range(int64_t{1}, int64_t{1024}));
+  app.add_option("--memory-mb", submit_options.memory_mb, "of each process")->check(CLI::Range(int64_t{16}, int64_t{1} << 26));
   app.footer("perigee submit --slurm 4 models/lenet.lua > job.sh; sbatch job.sh");
 }
 
@@ -67,7 +67,7 @@ std::string name_of(const std::string& text) {
   return name;
 }
 
-[[noreturn]] void refuse(const std::string& where, const std::string& what, const std::string& hint) {
+[[noreturn]] void refuse_submit(const std::string& where, const std::string& what, const std::string& hint) {
   throw Error(ErrorKind::usage, {where, what, "", "", hint});
 }
 
@@ -77,20 +77,21 @@ void expect_plain(const std::string& where, const std::string& text) {
     return std::isalnum(c) || std::string_view("._-/:@+").find(static_cast<char>(c)) != std::string_view::npos;
   };
   if (text.empty() || !std::all_of(text.begin(), text.end(), plain))
-    refuse(where, "has a letter that the file cannot hold; got '" + text + "'", "use letters, digits and . _ - / : @ +");
+    refuse_submit(where, "has a letter that the file cannot hold; got '" + text + "'", "use letters, digits and . _ - / : @ +");
 }
 
 // The script's lines, four blanks in front of each, as a block of YAML.
-std::string indented(const std::string& script) {
+std::string submit_indented(const std::string& script) {
   constexpr uint64_t kLimit = 900'000;  // a ConfigMap holds 1 MiB
   expect_there(script);
   const Bytes bytes = read_file(script);
-  if (bytes.size() > kLimit) refuse(script, "is too large for a ConfigMap, which holds 1 MiB", "put it into the image");
+  if (bytes.size() > kLimit) refuse_submit(script, "is too large for a ConfigMap, which holds 1 MiB", "put it into the image");
   std::string text;
   for (const char c : as_text(bytes)) {
     if (text.empty() || text.back() == '\n') text += "    ";
     const auto code = static_cast<unsigned char>(c);
-    if ((code < 32 && c != '\n' && c != '\t') || code == 127) refuse(script, "is no text", "name a script, or a job in JSON or YAML");
+    if ((code < 32 && c != '\n' && c != '\t') || code == 127)
+      refuse_submit(script, "is no text", "name a script, or a job in JSON or YAML");
     text += c;
   }
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
@@ -101,38 +102,43 @@ void replace_all(std::string* text, const std::string& from, const std::string& 
   for (size_t at = text->find(from); at != std::string::npos; at = text->find(from, at + to.size())) text->replace(at, from.size(), to);
 }
 
-int run() {
-  const auto chosen = std::find_if(std::begin(options.counts), std::end(options.counts), [](int64_t count) { return count > 0; });
-  if (chosen == std::end(options.counts) || std::count(std::begin(options.counts), std::end(options.counts), 0) != kKindCount - 1)
-    refuse("submit", "one kind of cluster has to be named", "for example `perigee submit --slurm 4 " + options.script + "`");
-  std::string text = kKinds[chosen - options.counts].text();
-  const std::string file = std::filesystem::path(options.script).filename().string();
-  if (options.name.empty()) options.name = name_of(std::filesystem::path(options.script).stem().string());
-  else if (name_of(options.name) != options.name)
-    refuse("--name", "is no name that clusters take; got '" + options.name + "'", "'" + name_of(options.name) + "' is one");
+int run_submit() {
+  const auto chosen =
+      std::find_if(std::begin(submit_options.counts), std::end(submit_options.counts), [](int64_t count) { return count > 0; });
+  if (chosen == std::end(submit_options.counts) ||
+      std::count(std::begin(submit_options.counts), std::end(submit_options.counts), 0) != kKindCount - 1)
+    refuse_submit("submit", "one kind of cluster has to be named", "for example `perigee submit --slurm 4 " + submit_options.script + "`");
+  std::string text = kKinds[chosen - submit_options.counts].text();
+  const std::string file = std::filesystem::path(submit_options.script).filename().string();
+  if (submit_options.name.empty()) submit_options.name = name_of(std::filesystem::path(submit_options.script).stem().string());
+  else if (name_of(submit_options.name) != submit_options.name)
+    refuse_submit("--name", "is no name that clusters take; got '" + submit_options.name + "'",
+                  "'" + name_of(submit_options.name) + "' is one");
   for (const auto& [where, word] :
-       {std::pair{"the script's name", options.script}, {"--image", options.image}, {"--program", options.program}})
+       {std::pair{"the script's name", submit_options.script}, {"--image", submit_options.image}, {"--program", submit_options.program}})
     expect_plain(where, word);
   if (text.find("@TEXT@") != std::string::npos) replace_all(&text, "@KEY@", Secret::random().hex());
-  for (const auto& [from, to] : {std::pair{"@NAME@", options.name},
+  for (const auto& [from, to] : {std::pair{"@NAME@", submit_options.name},
                                  {"@N@", std::to_string(*chosen)},
-                                 {"@SCRIPT@", options.script},
+                                 {"@SCRIPT@", submit_options.script},
                                  {"@FILE@", file},
-                                 {"@IMAGE@", options.image},
-                                 {"@PROGRAM@", options.program},
-                                 {"@CPUS@", std::to_string(options.cpus)},
-                                 {"@MEMORY_MB@", std::to_string(options.memory_mb)},
-                                 {"@MEMORY_GB@", std::to_string(std::max<int64_t>(1, (options.memory_mb + 1023) / 1024))}})
+                                 {"@IMAGE@", submit_options.image},
+                                 {"@PROGRAM@", submit_options.program},
+                                 {"@CPUS@", std::to_string(submit_options.cpus)},
+                                 {"@MEMORY_MB@", std::to_string(submit_options.memory_mb)},
+                                 {"@MEMORY_GB@", std::to_string(std::max<int64_t>(1, (submit_options.memory_mb + 1023) / 1024))}})
     replace_all(&text, from, to);
   if (text.find("@TEXT@") != std::string::npos)
-    replace_all(&text, "@TEXT@", indented(options.script));  // last: the script may say anything
+    replace_all(&text, "@TEXT@", submit_indented(submit_options.script));  // last: the script may say anything
   return std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0;
 }
 
 }  // namespace
 
 extern const Command command_submit;
-const Command command_submit{
-    .name = "submit", .doc = "print the file with which a cluster starts a script on many machines", .declare = declare, .run = run};
+const Command command_submit{.name = "submit",
+                             .doc = "print the file with which a cluster starts a script on many machines",
+                             .declare = declare_submit,
+                             .run = run_submit};
 
 }  // namespace perigee

@@ -6,13 +6,13 @@
 namespace perigee {
 namespace {
 
-void declare(CLI::App&) {}
+void declare_version(CLI::App&) {}
 
-int run() { return std::puts("perigee " PERIGEE_VERSION) < 0; }
+int run_version() { return std::puts("perigee " PERIGEE_VERSION) < 0; }
 
 }  // namespace
 
 extern const Command command_version;
-const Command command_version{.name = "version", .doc = "print the version", .declare = declare, .run = run};
+const Command command_version{.name = "version", .doc = "print the version", .declare = declare_version, .run = run_version};
 
 }  // namespace perigee

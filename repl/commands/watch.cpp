@@ -23,20 +23,20 @@ constexpr auto kGlance = std::chrono::milliseconds(100);
 constexpr size_t kMostPast = 20000;  // events from before the watch that are shown
 constexpr int kFailed = static_cast<int>(ErrorKind::model), kLost = static_cast<int>(ErrorKind::resources);
 
-struct Options {
+struct WatchOptions {
   std::string run, log = "pretty";
-} options;
+} watch_options;
 
-void declare(CLI::App& app) {
-  app.add_option("run", options.run, "a run folder of this machine; the default is the newest in runs/");
-  app.add_option("--log", options.log, "pretty, plain or json (JSON Lines on standard output)");
+void declare_watch(CLI::App& app) {
+  app.add_option("run", watch_options.run, "a run folder of this machine; the default is the newest in runs/");
+  app.add_option("--log", watch_options.log, "pretty, plain or json (JSON Lines on standard output)");
   app.footer(
       "It shows the run from its last start and follows it to its end, whichever terminal it trains in. Ctrl-C leaves the run alone.\n"
       "Exit codes of its own: 0 the run finished or was stopped, 4 it failed, 7 its process is gone without an end, 130 Ctrl-C here.");
 }
 
 std::string folder_to_watch() {
-  const std::string folder = options.run.empty() ? newest_run_folder() : options.run;
+  const std::string folder = watch_options.run.empty() ? newest_run_folder() : watch_options.run;
   if (folder.empty())
     throw Error(ErrorKind::usage, {"watch", "there is no run in runs/", "", "a run folder", "name it: perigee watch RUN"});
   if (!file_exists(folder + "/log.jsonl"))
@@ -114,17 +114,19 @@ class Watch {
   bool begun_ = false;
 };
 
-int run() {
+int run_watch() {
   const std::string folder = folder_to_watch();
   watch_signals("");
-  const std::unique_ptr<Display> display = make_display(display_kind(options.log), true);
+  const std::unique_ptr<Display> display = make_display(display_kind(watch_options.log), true);
   return Watch(folder, *display).run();
 }
 
 }  // namespace
 
 extern const Command command_watch;
-const Command command_watch{
-    .name = "watch", .doc = "follow a run that trains in another terminal, or see one that is over", .declare = declare, .run = run};
+const Command command_watch{.name = "watch",
+                            .doc = "follow a run that trains in another terminal, or see one that is over",
+                            .declare = declare_watch,
+                            .run = run_watch};
 
 }  // namespace perigee

@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t kLargestScript = uint64_t{64} << 20;
+constexpr uint64_t kLargestCommandsScript = uint64_t{64} << 20;
 constexpr double kBenchSeconds = 0.5;
 constexpr size_t kMaxSamples = 1000;
 
@@ -232,7 +232,7 @@ void LuaSession::load(const std::string& file) {
     for (const Candidate& candidate : file_names(folder, &from)) names.push_back(folder + candidate.text);
     throw Error(ErrorKind::usage, {file, "there is no such file", "", "", nearest_hint(file, names)});
   }
-  const Bytes text = read_file(file, kLargestScript);
+  const Bytes text = read_file(file, kLargestCommandsScript);
   lua_.load(as_text(text), file);
   call_and_show();
 }

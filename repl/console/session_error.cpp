@@ -13,7 +13,7 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kLargestScript = uint64_t{64} << 20;
+constexpr uint64_t kLargestSessionErrorScript = uint64_t{64} << 20;
 constexpr size_t kLongestLine = 400;
 
 std::string_view line_number(std::string_view text, size_t number) {
@@ -103,7 +103,7 @@ std::string LuaSession::line_of(const std::string& where, std::string_view messa
   if (number == 0) return "";
   if (!file_exists(name)) return "";
   try {
-    return std::string(line_number(as_text(read_file(name, kLargestScript)), number));
+    return std::string(line_number(as_text(read_file(name, kLargestSessionErrorScript)), number));
   } catch (const Error&) {
     return "";
   }

@@ -19,12 +19,12 @@
 namespace perigee {
 namespace {
 
-double number(const Json& event, const char* key, double fallback = NAN) {
+double display_number(const Json& event, const char* key, double fallback = NAN) {
   const Json* value = event.find(key);
   return value && value->is_number() ? value->as_number() : fallback;
 }
 
-std::string text_of(const Json& event, const char* key) {
+std::string display_text_of(const Json& event, const char* key) {
   const Json* value = event.find(key);
   return value && value->is_string() ? value->as_string() : "";
 }
@@ -40,7 +40,7 @@ std::string figures(const Json& object, size_t most = 2) {
   std::string text;
   size_t count = 0;
   for (const char* name : {"loss", "accuracy", "rmse", "auc"}) {
-    const double value = number(object, name);
+    const double value = display_number(object, name);
     if (std::isnan(value) || count == most) continue;
     text += (text.empty() ? "" : "  ") + std::string(name) + " " +
             (std::strcmp(name, "accuracy") == 0 ? formatted("%.2f %%", 100 * value) : formatted("%.4g", value));
@@ -65,29 +65,29 @@ std::string outputs_text(const Json& object) {
 }
 
 std::string start_line(const Json& event) {
-  std::string text = text_of(event, "name") + ": " + text_of(event, "data") + "; " +
-                     grouped(static_cast<int64_t>(number(event, "parameters", 0))) + " parameters; batch " +
-                     formatted("%.0f", number(event, "batch", 0)) + ", ";
-  if (const std::string device = text_of(event, "device"); !device.empty()) text += device;
-  else text += formatted("%.0f", number(event, "threads", 1)) + (number(event, "threads", 1) == 1 ? " thread" : " threads");
-  if (const Json* averaging = event.find("averaging")) text += "; averaging " + text_of(*averaging, "type");
-  if (const std::string from = text_of(event, "resumed_from"); !from.empty())
-    text += "\ncontinues at step " + formatted("%.0f", number(event, "step", 0)) + " from " + from;
-  if (const std::string folder = text_of(event, "folder"); !folder.empty()) text += "\nrun folder " + folder;
+  std::string text = display_text_of(event, "name") + ": " + display_text_of(event, "data") + "; " +
+                     grouped(static_cast<int64_t>(display_number(event, "parameters", 0))) + " parameters; batch " +
+                     formatted("%.0f", display_number(event, "batch", 0)) + ", ";
+  if (const std::string device = display_text_of(event, "device"); !device.empty()) text += device;
+  else text += formatted("%.0f", display_number(event, "threads", 1)) + (display_number(event, "threads", 1) == 1 ? " thread" : " threads");
+  if (const Json* averaging = event.find("averaging")) text += "; averaging " + display_text_of(*averaging, "type");
+  if (const std::string from = display_text_of(event, "resumed_from"); !from.empty())
+    text += "\ncontinues at step " + formatted("%.0f", display_number(event, "step", 0)) + " from " + from;
+  if (const std::string folder = display_text_of(event, "folder"); !folder.empty()) text += "\nrun folder " + folder;
   return text;
 }
 
 // Tells of reduce_on_plateau; empty for a rate that was set by hand, which its setter knows of.
 std::string set_line(const Json& event) {
-  const double factor = number(event, "rate_factor");
+  const double factor = display_number(event, "rate_factor");
   return std::isnan(factor) ? "" : "the learning rate falls to " + formatted("%.4g", factor) + " of what the job says: no improvement";
 }
 
 std::string epoch_line(const Json& event) {
-  std::string text = "epoch " + formatted("%.0f", number(event, "epoch", 0)) + ": train " + figures(event);
+  std::string text = "epoch " + formatted("%.0f", display_number(event, "epoch", 0)) + ": train " + figures(event);
   for (const char* part : {"validation", "test"})
     if (const Json* result = event.find(part)) text += "; " + std::string(part) + " " + figures(*result);
-  return text + "  (" + duration_text(number(event, "seconds", 0)) + ")";
+  return text + "  (" + duration_text(display_number(event, "seconds", 0)) + ")";
 }
 
 // Where the time went: {"load_s": 0.1, "compute_s": 12.5, ...} as a table with a column for each phase.
@@ -112,30 +112,32 @@ std::string time_table(const Json& time, const std::string& of) {
 }
 
 std::string end_lines(const Json& event) {
-  const std::string stopped = text_of(event, "stopped");
+  const std::string stopped = display_text_of(event, "stopped");
   std::string text;
   if (stopped == "interrupted") {
-    text = "stopped after step " + formatted("%.0f", number(event, "steps", 0));
-    if (const std::string checkpoint = text_of(event, "checkpoint"); !checkpoint.empty()) text += "; checkpoint " + checkpoint;
-    if (const std::string command = text_of(event, "resume"); !command.empty()) text += "\ncontinue with: " + command;
+    text = "stopped after step " + formatted("%.0f", display_number(event, "steps", 0));
+    if (const std::string checkpoint = display_text_of(event, "checkpoint"); !checkpoint.empty()) text += "; checkpoint " + checkpoint;
+    if (const std::string command = display_text_of(event, "resume"); !command.empty()) text += "\ncontinue with: " + command;
     return text;
   }
   if (!stopped.empty()) text = "stopped early: " + stopped + "\n";
-  const double workers = number(event, "workers", 0);
-  text += "trained " + formatted("%.0f", number(event, "steps", 0)) + " steps in " + duration_text(number(event, "seconds", 0)) + ", " +
-          grouped(static_cast<int64_t>(number(event, "examples_per_s", 0))) + " examples/s";
+  const double workers = display_number(event, "workers", 0);
+  text += "trained " + formatted("%.0f", display_number(event, "steps", 0)) + " steps in " +
+          duration_text(display_number(event, "seconds", 0)) + ", " +
+          grouped(static_cast<int64_t>(display_number(event, "examples_per_s", 0))) + " examples/s";
   if (workers > 0) text += formatted(" with %.0f", workers) + (workers == 1 ? " worker" : " workers");
   if (const Json* time = event.find("time")) text += "\n" + time_table(*time, workers > 0 ? "workers' time" : "time");
-  if (const std::string trace = text_of(event, "trace"); !trace.empty()) text += "\ntrace " + trace + " (open it with ui.perfetto.dev)";
-  if (const double skipped = number(event, "skipped_steps", 0); skipped > 0)
+  if (const std::string trace = display_text_of(event, "trace"); !trace.empty())
+    text += "\ntrace " + trace + " (open it with ui.perfetto.dev)";
+  if (const double skipped = display_number(event, "skipped_steps", 0); skipped > 0)
     text += "\n" + grouped(static_cast<int64_t>(skipped)) + (skipped == 1 ? " step" : " steps") +
             " changed nothing but the loss scale, for gradients that overflowed";
-  if (const Json* test = event.find("test")) text += "\ntest " + figures(*test, 4) + "  on " + text_of(event, "test_data");
+  if (const Json* test = event.find("test")) text += "\ntest " + figures(*test, 4) + "  on " + display_text_of(event, "test_data");
   if (const Json* test = event.find("test"); test && test->is_object())
     if (const std::string outputs = outputs_text(*test); !outputs.empty()) text += "\nof it " + outputs;
-  if (const std::string model = text_of(event, "model"); !model.empty()) {
+  if (const std::string model = display_text_of(event, "model"); !model.empty()) {
     text += "\nmodel " + model;
-    if (const std::string of = text_of(event, "model_of"); !of.empty()) text += " (of " + of + ", the best)";
+    if (const std::string of = display_text_of(event, "model_of"); !of.empty()) text += " (of " + of + ", the best)";
   }
   return text;
 }
@@ -146,13 +148,13 @@ class EpochLines {
  public:
   void start(const Json& event) {
     *this = EpochLines();
-    folder_ = text_of(event, "folder");
-    planned_ = number(event, "epochs_planned", 0);
+    folder_ = display_text_of(event, "folder");
+    planned_ = display_number(event, "epochs_planned", 0);
   }
 
   // The lines that this epoch makes; empty: none.
   std::string add(const Json& event) {
-    const auto epoch = static_cast<int64_t>(number(event, "epoch", 0));
+    const auto epoch = static_cast<int64_t>(display_number(event, "epoch", 0));
     const auto now = std::chrono::steady_clock::now();
     const int64_t every = std::max<int64_t>(planned_ > 0 ? static_cast<int64_t>(planned_ / kShown) : kFirst, 1);
     if (++seen_ > kFirst && epoch % every != 0 && now - last_ < kSilence) {
@@ -170,7 +172,7 @@ class EpochLines {
   // Those that are due at the end, each with its line's end.
   std::string end() {
     std::string text;
-    const auto epoch_of = [](const Json& event) { return number(event, "epoch", 0); };
+    const auto epoch_of = [](const Json& event) { return display_number(event, "epoch", 0); };
     if (best_.is_object() && !(held_.is_object() && epoch_of(held_) == epoch_of(best_)))
       text += "least " + best_name_ + ": " + epoch_line(best_) + "\n";
     if (held_.is_object()) text += epoch_line(held_) + "\n";
@@ -187,7 +189,7 @@ class EpochLines {
   void note_best(const Json& event, bool shown) {
     for (const char* part : {"validation", "test"}) {
       const Json* figures = event.find(part);
-      const double loss = figures ? number(*figures, "loss") : std::nan("");
+      const double loss = figures ? display_number(*figures, "loss") : std::nan("");
       if (std::isnan(loss)) continue;
       if (loss >= least_) return;
       least_ = loss;
@@ -208,7 +210,7 @@ class EpochLines {
 class PlainDisplay : public Display {
  public:
   void event(const Json& event) override {
-    const std::string kind = text_of(event, "event");
+    const std::string kind = display_text_of(event, "event");
     if (kind == "start") line(start_line(event)), epochs_.start(event);
     if (kind == "epoch") {
       if (const std::string text = epochs_.add(event); !text.empty()) line(text);
@@ -224,9 +226,9 @@ class PlainDisplay : public Display {
     const auto now = std::chrono::steady_clock::now();
     if (now - last_ < std::chrono::seconds(5)) return;
     last_ = now;
-    line("epoch " + formatted("%.0f", number(event, "epoch", 0)) + " step " + formatted("%.0f", number(event, "step", 0)) + ": " +
-         figures(event) + "  " + grouped(static_cast<int64_t>(number(event, "examples_per_s", 0))) + " examples/s, about " +
-         duration_text(number(event, "eta_s", -1)) + " left");
+    line("epoch " + formatted("%.0f", display_number(event, "epoch", 0)) + " step " + formatted("%.0f", display_number(event, "step", 0)) +
+         ": " + figures(event) + "  " + grouped(static_cast<int64_t>(display_number(event, "examples_per_s", 0))) + " examples/s, about " +
+         duration_text(display_number(event, "eta_s", -1)) + " left");
   }
   void warning(const std::string& text) override { std::fprintf(stderr, "warning: %s\n", text.c_str()); }
 
@@ -267,7 +269,7 @@ class LiveDisplay : public Display {
   ~LiveDisplay() override { clear(); }
 
   void event(const Json& event) override {
-    const std::string kind = text_of(event, "event");
+    const std::string kind = display_text_of(event, "event");
     if (stop_requested() && !stop_told_) {
       stop_told_ = true;
       clear();
@@ -275,7 +277,7 @@ class LiveDisplay : public Display {
       line("stopping at the next step; once more to quit at once");
     }
     if (kind == "start") {
-      epochs_ = number(event, "epochs_planned", 0);
+      epochs_ = display_number(event, "epochs_planned", 0);
       line(start_line(event));
     }
     if (kind == "epoch") line(epoch_line(event));
@@ -299,12 +301,12 @@ class LiveDisplay : public Display {
     const auto now = std::chrono::steady_clock::now();
     if (now - last_ < std::chrono::milliseconds(100)) return;
     last_ = now;
-    const double progress = number(event, "progress", 0);
-    std::string text = "epoch " + formatted("%.0f", number(event, "epoch", 0));
+    const double progress = display_number(event, "progress", 0);
+    std::string text = "epoch " + formatted("%.0f", display_number(event, "epoch", 0));
     if (epochs_ > 0) text += "/" + formatted("%.0f", std::ceil(epochs_));
-    text += " " + bar(progress) + formatted(" %3.0f %%  ", 100 * progress) + "step " + formatted("%.0f", number(event, "step", 0)) + "  " +
-            grouped(static_cast<int64_t>(number(event, "examples_per_s", 0))) + "/s  " + figures(event);
-    if (const double left = number(event, "eta_s", -1); left >= 0) text += "  " + duration_text(left) + " left";
+    text += " " + bar(progress) + formatted(" %3.0f %%  ", 100 * progress) + "step " + formatted("%.0f", display_number(event, "step", 0)) +
+            "  " + grouped(static_cast<int64_t>(display_number(event, "examples_per_s", 0))) + "/s  " + figures(event);
+    if (const double left = display_number(event, "eta_s", -1); left >= 0) text += "  " + duration_text(left) + " left";
     status_ = text;
     redraw();
   }

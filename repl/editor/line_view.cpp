@@ -12,7 +12,7 @@ constexpr const char *kPromptStyle = "1;32", *kContinuationStyle = "32", *kNoteS
 constexpr size_t kMostListRows = 12, kGap = 2;
 
 // As many characters as fit.
-std::string_view cut(std::string_view text, size_t columns) {
+std::string_view cut_line_view(std::string_view text, size_t columns) {
   return text_columns(text) <= columns ? text : text.substr(0, at_column(text, 0, columns));
 }
 
@@ -78,8 +78,8 @@ void LineEditor::put_list(Canvas& canvas) const {
       const size_t at = all ? column * rows + row : row * across + column;
       if (at >= list_.size()) break;
       const bool last = column + 1 == across;
-      put_padded(canvas, cut(list_[at].text, columns - 1), last && !notes ? 0 : widest + kGap);
-      if (notes && columns > widest + kGap + 1) canvas.put(cut(list_[at].note, columns - widest - kGap - 1), kNoteStyle);
+      put_padded(canvas, cut_line_view(list_[at].text, columns - 1), last && !notes ? 0 : widest + kGap);
+      if (notes && columns > widest + kGap + 1) canvas.put(cut_line_view(list_[at].note, columns - widest - kGap - 1), kNoteStyle);
     }
   }
   if (all) return;

@@ -8,7 +8,7 @@
 namespace perigee {
 namespace {
 
-std::string control(size_t count, char final) { return count == 0 ? "" : "\x1b[" + std::to_string(count) + final; }
+std::string painter_control(size_t count, char final) { return count == 0 ? "" : "\x1b[" + std::to_string(count) + final; }
 
 }  // namespace
 
@@ -66,7 +66,7 @@ std::string Painter::resize(int columns, int rows) {
   size_t above = 0;
   for (size_t i = 0; i < row_ && i < shown_.size(); ++i)
     above += std::max<size_t>(1, (shown_[i].width + static_cast<size_t>(columns_) - 1) / static_cast<size_t>(columns_));
-  std::string out = shown_.empty() ? "" : "\r" + control(above, 'A') + "\x1b[J";
+  std::string out = shown_.empty() ? "" : "\r" + painter_control(above, 'A') + "\x1b[J";
   shown_.clear();
   row_ = top_ = 0;
   return out;
@@ -75,10 +75,10 @@ std::string Painter::resize(int columns, int rows) {
 // From the row `row_`; column 0 is reached first, so that a cursor that waits behind the last column does no harm.
 std::string Painter::move_to(size_t row, size_t column) {
   std::string out = "\r";
-  if (row < row_) out += control(row_ - row, 'A');
+  if (row < row_) out += painter_control(row_ - row, 'A');
   for (; row_ < row; ++row_) out += "\n";
   row_ = row;
-  return out + control(column, 'C');
+  return out + painter_control(column, 'C');
 }
 
 std::string Painter::paint(Canvas canvas) {

@@ -9,7 +9,7 @@ using namespace perigee;
 
 namespace {
 
-void give(const perigee_context& context, Job job, perigee_job** out) {
+void give_job(const perigee_context& context, Job job, perigee_job** out) {
   auto handle = std::make_unique<perigee_job>();
   handle->context = context.state;
   handle->job.emplace(std::move(job));
@@ -47,11 +47,11 @@ perigee_status perigee_job_parse(perigee_context* context, const char* text, siz
     const std::string_view document(text ? text : "", length);
     const int number = number_of(format);
     switch (number) {
-      case PERIGEE_JSON: return give(*context, Job(Json::parse(document, where), where, from), out);
-      case PERIGEE_YAML: return give(*context, Job(parse_yaml(document, where), where, from), out);
+      case PERIGEE_JSON: return give_job(*context, Job(Json::parse(document, where), where, from), out);
+      case PERIGEE_YAML: return give_job(*context, Job(parse_yaml(document, where), where, from), out);
       case PERIGEE_LUA: {
         const auto evaluate = [&](const LuaOptions& options) { return evaluate_script_text(document, where, options); };
-        return give(*context, job_of_script(evaluate, where, from), out);
+        return give_job(*context, job_of_script(evaluate, where, from), out);
       }
     }
     misuse("perigee_job_parse", "unknown format", std::to_string(number), "PERIGEE_JSON, PERIGEE_YAML or PERIGEE_LUA");
@@ -64,7 +64,7 @@ perigee_status perigee_job_load(perigee_context* context, const char* path, peri
   return guard(*context->state, context->message, [&] {
     require(path && out, "perigee_job_load", "path and out must not be null");
     const auto evaluate = [&](const LuaOptions& options) { return evaluate_script(path, options); };
-    give(*context, extension_of(path) == ".lua" ? job_of_script(evaluate, path, folder_of(path)) : Job::load(path), out);
+    give_job(*context, extension_of(path) == ".lua" ? job_of_script(evaluate, path, folder_of(path)) : Job::load(path), out);
   });
 }
 

@@ -9,7 +9,7 @@ using namespace perigee;
 
 namespace {
 
-size_t bytes_of(const Type& type) { return static_cast<size_t>(type.shape.elements()) * dtype_bytes(type.dtype); }
+size_t model_bytes_of(const Type& type) { return static_cast<size_t>(type.shape.elements()) * dtype_bytes(type.dtype); }
 
 perigee_tensor_info info_of(const std::string& name, const Type& type) {
   perigee_tensor_info info{};
@@ -17,7 +17,7 @@ perigee_tensor_info info_of(const std::string& name, const Type& type) {
   info.dtype = static_cast<perigee_dtype>(static_cast<int>(type.dtype) + PERIGEE_F32);
   info.rank = type.shape.rank();
   for (int i = 0; i < info.rank; ++i) info.shape[i] = type.shape[i];
-  info.bytes = bytes_of(type);
+  info.bytes = model_bytes_of(type);
   return info;
 }
 
@@ -40,7 +40,7 @@ Tensor tensor_named(const Params& params, const char* name, size_t bytes, const 
   return tensor;
 }
 
-void give(perigee_context& context, LoadedModel loaded, perigee_model** out) {
+void give_model(perigee_context& context, LoadedModel loaded, perigee_model** out) {
   auto model = std::make_unique<perigee_model>();
   model->context = context.state;
   model->loaded = std::move(loaded);
@@ -83,7 +83,7 @@ perigee_status perigee_model_load(perigee_context* context, const char* path, pe
   if (!context) return PERIGEE_USAGE;
   return guard(*context->state, context->message, [&] {
     require(path && out, "perigee_model_load", "path and out must not be null");
-    give(*context, load_model(path), out);
+    give_model(*context, load_model(path), out);
   });
 }
 
@@ -92,7 +92,7 @@ perigee_status perigee_model_load_memory(perigee_context* context, const void* b
   if (!context) return PERIGEE_USAGE;
   return guard(*context->state, context->message, [&] {
     require(bytes && out, "perigee_model_load_memory", "bytes and out must not be null");
-    give(*context, load_model({static_cast<const std::byte*>(bytes), byte_count}, "model in memory"), out);
+    give_model(*context, load_model({static_cast<const std::byte*>(bytes), byte_count}, "model in memory"), out);
   });
 }
 
@@ -199,7 +199,7 @@ perigee_status perigee_model_predict(perigee_model* model, const void* const* in
   return guard(*model->context, model->message, [&] {
     const std::lock_guard lock(model->turns());
     check_inputs(model->shape(), inputs, input_count, examples);
-    const size_t row = bytes_of(model->shape().output_types().at(0));
+    const size_t row = model_bytes_of(model->shape().output_types().at(0));
     if (output_bytes / std::max<size_t>(row, 1) < static_cast<size_t>(examples))
       misuse("perigee_model_predict", "the memory for the output is too small", std::to_string(output_bytes) + " bytes",
              std::to_string(examples) + " x " + std::to_string(row));

@@ -148,7 +148,7 @@ class DeclaredSource final : public DataSource {
   std::vector<Field> fields_;
 };
 
-void give(SourcePtr source, perigee_source** out) {
+void give_source(SourcePtr source, perigee_source** out) {
   auto handle = std::make_unique<perigee_source>();
   handle->source = std::move(source);
   *out = handle.release();
@@ -173,9 +173,9 @@ perigee_status perigee_source_from_arrays(perigee_context* context, int64_t exam
     }
     // Only now: when this fails, the caller still owns the memory.
     auto owner = std::make_shared<const Release>(release, user);
-    give(std::make_shared<ArraySource>("arrays (" + std::to_string(examples) + " examples in memory)", examples, std::move(columns),
-                                       std::vector<std::shared_ptr<const void>>{std::move(owner)}),
-         out);
+    give_source(std::make_shared<ArraySource>("arrays (" + std::to_string(examples) + " examples in memory)", examples, std::move(columns),
+                                              std::vector<std::shared_ptr<const void>>{std::move(owner)}),
+                out);
   });
 }
 
@@ -191,7 +191,7 @@ perigee_status perigee_source_create(perigee_context* context, const perigee_sou
     std::vector<Field> fields;
     for (const perigee_field& field : read_fields(given.fields, given.field_count, kHere)) fields.push_back(read_field(field, kHere));
     auto release = std::make_shared<const Release>(given.release, given.user);
-    give(std::make_shared<HostSource>(given, std::move(fields), std::move(release)), out);
+    give_source(std::make_shared<HostSource>(given, std::move(fields), std::move(release)), out);
   });
 }
 
@@ -204,7 +204,7 @@ perigee_status perigee_source_declare(perigee_context* context, const perigee_fi
     require(out != nullptr, kHere, "out must not be null");
     std::vector<Field> declared;
     for (const perigee_field& field : read_fields(fields, field_count, kHere)) declared.push_back(read_field(field, kHere));
-    give(std::make_shared<DeclaredSource>(std::move(declared)), out);
+    give_source(std::make_shared<DeclaredSource>(std::move(declared)), out);
   });
 }
 

@@ -48,7 +48,7 @@ Shape read_shape(int32_t rank, const int64_t* shape, const char* function) {
   return rank == 0 ? Shape() : Shape(std::vector<int64_t>(shape, shape + rank));
 }
 
-size_t bytes_of(const Array& x) { return static_cast<size_t>(x.view.elements()) * dtype_bytes(x.view.dtype); }
+size_t tensor_bytes_of(const Array& x) { return static_cast<size_t>(x.view.elements()) * dtype_bytes(x.view.dtype); }
 
 // One entry of an index with places from 0; `last` is included, and lies before `first` in the range's direction when it holds nothing.
 struct Entry {
@@ -303,7 +303,7 @@ perigee_status perigee_tensor_read(perigee_tensor* tensor, void* data, size_t by
   if (!tensor) return PERIGEE_USAGE;
   return guard(*tensor->context, tensor->message, [&] {
     const Array dense = contiguous(numbers_of(tensor, kFunction));
-    const size_t bytes = bytes_of(dense);
+    const size_t bytes = tensor_bytes_of(dense);
     require(data || bytes == 0, kFunction, "data must not be null");
     if (byte_count != bytes)
       misuse(kFunction, "the memory has another size", std::to_string(byte_count) + " bytes",

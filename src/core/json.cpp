@@ -167,7 +167,7 @@ std::string position_text(std::string_view text, size_t offset) {
   return std::to_string(line) + ":" + std::to_string(column);
 }
 
-[[noreturn]] void fail(std::string_view text, std::string_view where, size_t offset, std::string what) {
+[[noreturn]] void fail_json(std::string_view text, std::string_view where, size_t offset, std::string what) {
   throw Error(ErrorKind::model, {.where = std::string(where) + ":" + position_text(text, offset), .what = std::move(what)});
 }
 
@@ -285,14 +285,14 @@ void Json::push(Json value) {
 
 Json Json::parse(std::string_view text, std::string_view where, size_t max_values) {
   // RapidJSON takes a zero byte for the end of the text.
-  if (const size_t zero = text.find('\0'); zero != text.npos) fail(text, where, zero, "a zero byte");
+  if (const size_t zero = text.find('\0'); zero != text.npos) fail_json(text, where, zero, "a zero byte");
   constexpr unsigned flags = rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag | rapidjson::kParseNumbersAsStringsFlag;
   rapidjson::MemoryStream stream(text.data(), text.size());
   rapidjson::Reader reader;
   Builder builder(max_values);
   if (!reader.Parse<flags>(stream, builder)) {
-    if (!builder.refusal().empty()) fail(text, where, stream.Tell(), builder.refusal());
-    fail(text, where, reader.GetErrorOffset(), std::string("not JSON: ") + rapidjson::GetParseError_En(reader.GetParseErrorCode()));
+    if (!builder.refusal().empty()) fail_json(text, where, stream.Tell(), builder.refusal());
+    fail_json(text, where, reader.GetErrorOffset(), std::string("not JSON: ") + rapidjson::GetParseError_En(reader.GetParseErrorCode()));
   }
   return builder.take();
 }

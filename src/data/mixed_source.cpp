@@ -13,7 +13,9 @@ namespace {
 
 constexpr int kMostDraws = 1000;  // of a method that rejects; half of them are taken or more
 
-size_t padded_bytes(const Field& field) { return (static_cast<size_t>(field.shape.elements()) * dtype_bytes(field.dtype) + 63) / 64 * 64; }
+size_t mixed_source_padded_bytes(const Field& field) {
+  return (static_cast<size_t>(field.shape.elements()) * dtype_bytes(field.dtype) + 63) / 64 * 64;
+}
 
 // Each kind has its own, so that one around the other has partners and shares of its own.
 uint64_t salt_of(MixedSource::Kind kind) { return kind == MixedSource::Kind::mixup ? 0x6d69787570ull : 0x6375746d6978ull; }
@@ -61,7 +63,7 @@ MixedSource::MixedSource(SourcePtr inner, const Config& config, Kind kind)
   field_ = field_index(*inner_, config.string("field"), config.where() + ": field");
   target_ = field_index(*inner_, config.string("target"), config.where() + ": target");
   check(config);
-  for (const Field& field : fields_) example_bytes_ += padded_bytes(field);
+  for (const Field& field : fields_) example_bytes_ += mixed_source_padded_bytes(field);
   Field& target = fields_[target_];
   if (target.classes > 0) target.shape = Shape{target.classes};
   target.dtype = Dtype::f32;
@@ -95,7 +97,7 @@ void MixedSource::read(const ReadKey& key, std::span<std::byte* const> slots) co
   std::byte** const other = own + fields_.size();
   std::byte* free = scratch.data();
   for (size_t f = 0; f < fields_.size(); ++f) {
-    const size_t bytes = padded_bytes(inner_->fields()[f]);
+    const size_t bytes = mixed_source_padded_bytes(inner_->fields()[f]);
     own[f] = f == target_ ? free : slots[f];
     other[f] = free + bytes;
     free += 2 * bytes;

@@ -32,15 +32,15 @@ struct Registry {
   std::map<std::string, Known> arrays;  // by hash
 };
 
-Registry& registry() {
+Registry& stored_arrays_registry() {
   static Registry one;
   return one;
 }
 
 // The array of this content that was there first, so that the same numbers lie in memory once.
 Tensor register_array(const std::string& hash, const Tensor& values) {
-  const std::lock_guard lock(registry().mutex);
-  auto& arrays = registry().arrays;
+  const std::lock_guard lock(stored_arrays_registry().mutex);
+  auto& arrays = stored_arrays_registry().arrays;
   std::erase_if(arrays, [](const auto& entry) { return entry.second.storage.expired(); });
   Known& known = arrays[hash];
   if (const auto storage = known.storage.lock()) return Tensor(storage, 0, known.type.dtype, known.type.shape);
@@ -49,9 +49,9 @@ Tensor register_array(const std::string& hash, const Tensor& values) {
 }
 
 std::optional<Tensor> registered_array(const std::string& hash) {
-  const std::lock_guard lock(registry().mutex);
-  const auto found = registry().arrays.find(hash);
-  if (found == registry().arrays.end()) return std::nullopt;
+  const std::lock_guard lock(stored_arrays_registry().mutex);
+  const auto found = stored_arrays_registry().arrays.find(hash);
+  if (found == stored_arrays_registry().arrays.end()) return std::nullopt;
   const auto storage = found->second.storage.lock();
   return storage ? std::optional(Tensor(storage, 0, found->second.type.dtype, found->second.type.shape)) : std::nullopt;
 }
@@ -76,7 +76,7 @@ std::string read_hash(const Config& name) {
   return hash;
 }
 
-Type read_type(const Config& name) {
+Type read_stored_arrays_type(const Config& name) {
   Type type;
   try {
     type = {dtype_from_name(name.string("dtype")), Shape(name.integer_list("shape"))};
@@ -134,7 +134,7 @@ Tensor open_file(const std::string& path, const std::string& hash, const Type& t
   return Tensor(std::shared_ptr<Storage>(mapped, &mapped->window), 0, type.dtype, type.shape);
 }
 
-bool is_whole(const std::string& path, const std::string& hash, const Type& type) {
+bool stored_arrays_is_whole(const std::string& path, const std::string& hash, const Type& type) {
   if (!file_exists(path)) return false;
   try {
     open_file(path, hash, type);
@@ -229,7 +229,7 @@ bool names_array(const Json& value) { return value.find("hash") != nullptr; }
 
 Tensor open_named_array(const Config& name, const std::string& folder) {
   const std::string hash = read_hash(name);
-  const Type type = read_type(name);
+  const Type type = read_stored_arrays_type(name);
   const std::string path = read_file_name(name, hash, folder);
   name.reject_unread();
   if (const auto values = registered_array(hash)) {
@@ -254,7 +254,7 @@ void store_arrays(const Json& job, const std::string& folder, const std::string&
     const Config name(value, where);
     const std::string hash = read_hash(name);
     const std::string path = path_in(run, relative_file(hash));
-    if (is_whole(path, hash, read_type(name))) return;
+    if (stored_arrays_is_whole(path, hash, read_stored_arrays_type(name))) return;
     const Tensor values = open_named_array(name, folder);
     const std::string head = npy_head({values.dtype(), values.shape()});
     const std::span<const std::byte> pieces[] = {as_bytes(head), elements_of(values)};

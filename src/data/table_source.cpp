@@ -12,12 +12,12 @@ namespace perigee {
 namespace {
 
 constexpr size_t kMaxCategories = 1000;
-constexpr int64_t kNumbersToAWord = 9;  // a column with so many numbers for each other text looks like one of numbers
-constexpr size_t kFewIntegers = 50;     // a target with at most so many different integers is a class
+constexpr int64_t kNumbersToAWord = 9;          // a column with so many numbers for each other text looks like one of numbers
+constexpr size_t kFewTableSourceIntegers = 50;  // a target with at most so many different integers is a class
 constexpr int64_t kMaxElements = int64_t{1} << 34;
 
 // How one column becomes numbers.
-struct Meaning {
+struct TableSourceMeaning {
   int64_t column = -1;
   std::string name;
   bool category = false;
@@ -54,7 +54,7 @@ class TableReader {
   SourcePtr make() {
     const auto rows = static_cast<int64_t>(rows_.size());
     int64_t width = 0, elements = 0;
-    for (const Meaning& meaning : features_) width += meaning.width();
+    for (const TableSourceMeaning& meaning : features_) width += meaning.width();
     if (__builtin_mul_overflow(width, rows, &elements) || elements > kMaxElements)
       throw Error(ErrorKind::resources, {.where = table_.where,
                                          .what = "the table is too large",
@@ -159,8 +159,8 @@ class TableReader {
 
   // --- Columns, as the training part had them ----------------------------------------------------------------------------------
 
-  static Meaning meaning_of(const Config& config) {
-    Meaning meaning{.name = config.string("name")};
+  static TableSourceMeaning meaning_of(const Config& config) {
+    TableSourceMeaning meaning{.name = config.string("name")};
     meaning.category = config.has("categories");
     meaning.categories = config.string_list("categories");
     meaning.mean = config.number("mean", 0);
@@ -183,7 +183,7 @@ class TableReader {
 
   // The training part did not name its columns either: they are called c0, c1, ...
   bool numbered() const {
-    return std::all_of(features_.begin(), features_.end(), [](const Meaning& meaning) {
+    return std::all_of(features_.begin(), features_.end(), [](const TableSourceMeaning& meaning) {
       return meaning.name.size() > 1 && meaning.name[0] == 'c' && meaning.name.find_first_not_of("0123456789", 1) == std::string::npos;
     });
   }
@@ -192,13 +192,13 @@ class TableReader {
   void find_columns() {
     std::map<std::string, int64_t, std::less<>> from;
     std::vector<std::string> lacking;
-    const auto find = [&](Meaning& meaning) {
+    const auto find = [&](TableSourceMeaning& meaning) {
       int64_t& next = from[meaning.name];
       while (next < table_.columns && table_.names[static_cast<size_t>(next)] != meaning.name) ++next;
       if (next < table_.columns) meaning.column = next++;
       else lacking.push_back(meaning.name);
     };
-    for (Meaning& feature : features_) find(feature);
+    for (TableSourceMeaning& feature : features_) find(feature);
     if (!target_.name.empty()) find(target_);
     if (!weight_.name.empty()) find(weight_);
     if (lacking.empty()) return;
@@ -229,7 +229,7 @@ class TableReader {
 
   void check_record(int64_t row) const {
     std::vector<std::string> lacking;
-    for (const Meaning& feature : features_)
+    for (const TableSourceMeaning& feature : features_)
       if (is_no_cell(table_.cell(row, feature.column))) lacking.push_back(feature.name);
     if (target_.column >= 0 && is_no_cell(table_.cell(row, target_.column))) lacking.push_back(target_.name);
     if (lacking.empty()) return;
@@ -243,7 +243,7 @@ class TableReader {
     for (int64_t r = 0; r < table_.rows; ++r) {
       if (table_.of_records) check_record(r);
       int64_t missing = -1;
-      for (const Meaning& feature : features_)
+      for (const TableSourceMeaning& feature : features_)
         if (missing < 0 && policy_ != "mean" && is_missing(table_.cell(r, feature.column))) missing = feature.column;
       const bool no_target = target_.column >= 0 && is_missing(table_.cell(r, target_.column));
       if (no_target) missing = target_.column, ++without_target_;
@@ -261,7 +261,7 @@ class TableReader {
   // --- The columns' meaning ----------------------------------------------------------------------------------------------------
 
   // Numbers if every cell is one. Words are sorted, numbers that serve as categories by value.
-  void infer(Meaning& meaning, bool is_target) const {
+  void infer(TableSourceMeaning& meaning, bool is_target) const {
     double sum = 0, value = 0;
     int64_t count = 0, words = 0, first_word = -1;
     bool whole = true;
@@ -276,7 +276,7 @@ class TableReader {
     const bool numbers = words == 0;
     refuse_decimal_commas(meaning, first_word);
     const bool told = std::find(categorical_.begin(), categorical_.end(), meaning.column) != categorical_.end();
-    const bool few = whole && different.size() <= kFewIntegers;
+    const bool few = whole && different.size() <= kFewTableSourceIntegers;
     meaning.category = is_target ? (task_ == "classify" || (task_ == "auto" && (!numbers || few))) : told || !numbers;
     if (is_target && task_ == "regress" && !numbers)
       throw Error(ErrorKind::data, {.where = at(first_word, meaning.column),
@@ -299,7 +299,7 @@ class TableReader {
   }
 
   // Numbers with decimal commas would be categories, each different number one of them.
-  void refuse_decimal_commas(const Meaning& meaning, int64_t first_word) const {
+  void refuse_decimal_commas(const TableSourceMeaning& meaning, int64_t first_word) const {
     if (first_word < 0 || std::find(categorical_.begin(), categorical_.end(), meaning.column) != categorical_.end()) return;
     double value = 0;
     for (const int64_t r : rows_) {
@@ -322,7 +322,7 @@ class TableReader {
   }
 
   // One odd cell makes categories of a column of numbers, each different number one of them.
-  void warn_of_words(const Meaning& meaning, int64_t row, int64_t words, int64_t rows) const {
+  void warn_of_words(const TableSourceMeaning& meaning, int64_t row, int64_t words, int64_t rows) const {
     const std::string word = "'" + std::string(table_.cell(row, meaning.column)).substr(0, 60) + "'";
     warn(at(row, meaning.column) + " is taken as categories: " + std::to_string(words) + " of its " + std::to_string(rows) +
          (words == 1 ? " values is no number, " : " values are no numbers, such as ") + word +
@@ -331,11 +331,11 @@ class TableReader {
 
   void infer() {
     if (!table_.equal_name.empty()) warn(line_of_equal_names(table_.where, table_.equal_name));
-    for (Meaning& feature : features_) infer(feature, false);
+    for (TableSourceMeaning& feature : features_) infer(feature, false);
     if (target_.column >= 0) infer(target_, true);
   }
 
-  static Json json_of(const Meaning& meaning) {
+  static Json json_of(const TableSourceMeaning& meaning) {
     Json json = Json::object();
     json.set("name", meaning.name);
     if (meaning.category) {
@@ -350,7 +350,7 @@ class TableReader {
 
   Json fitted() const {
     Json json = Json::object(), list = Json::array();
-    for (const Meaning& feature : features_) list.push(json_of(feature));
+    for (const TableSourceMeaning& feature : features_) list.push(json_of(feature));
     json.set("type", "csv");
     json.set("columns", std::move(list));
     if (target_.column >= 0) json.set("target", json_of(target_));
@@ -360,13 +360,13 @@ class TableReader {
 
   // --- Numbers -----------------------------------------------------------------------------------------------------------------
 
-  static int64_t category_of(const Meaning& meaning, std::string_view word) {
+  static int64_t category_of(const TableSourceMeaning& meaning, std::string_view word) {
     for (size_t i = 0; i < meaning.categories.size(); ++i)
       if (meaning.categories[i] == word) return static_cast<int64_t>(i);
     return -1;
   }
 
-  double number_at(const Meaning& meaning, int64_t row) const {
+  double number_at(const TableSourceMeaning& meaning, int64_t row) const {
     const std::string_view cell = table_.cell(row, meaning.column);
     double value = 0;
     if (is_missing(cell)) return meaning.mean;
@@ -381,7 +381,7 @@ class TableReader {
 
   // A word that the training part did not have is none of its categories: all zeros, and counted.
   void write_feature(size_t feature, int64_t row, float* out) {
-    const Meaning& meaning = features_[feature];
+    const TableSourceMeaning& meaning = features_[feature];
     if (!meaning.category) {
       *out = static_cast<float>(number_at(meaning, row));
       return;
@@ -441,8 +441,8 @@ class TableReader {
   const TableUse use_;
   std::vector<std::string> missing_markers_;
   std::string policy_, task_ = "auto";
-  std::vector<Meaning> features_;
-  Meaning target_, weight_;
+  std::vector<TableSourceMeaning> features_;
+  TableSourceMeaning target_, weight_;
   std::vector<int64_t> categorical_;
   std::vector<int64_t> rows_;     // those that are used
   int64_t without_target_ = 0;    // rows that are not, for that reason

@@ -9,7 +9,7 @@
 namespace perigee {
 namespace {
 
-[[noreturn]] void refuse(std::string what, std::string got, std::string expected) {
+[[noreturn]] void refuse_choose(std::string what, std::string got, std::string expected) {
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
 
@@ -35,9 +35,9 @@ void each_offset(const View& view, int rank, F f) {
 
 Array truth(const Array& mask, const Array& x) {
   if (mask.view.rank > x.view.rank || !std::equal(mask.view.dims, mask.view.dims + mask.view.rank, x.view.dims))
-    refuse("a mask has the shape of the tensor, or of its first dimensions", mask.text() + " for " + x.text(), "the same sizes");
+    refuse_choose("a mask has the shape of the tensor, or of its first dimensions", mask.text() + " for " + x.text(), "the same sizes");
   if (mask.view.rank == 0 && x.view.rank == kMaxRank)
-    refuse("a mask of one element cannot add a dimension here", x.text(), "at most 7 dimensions");
+    refuse_choose("a mask of one element cannot add a dimension here", x.text(), "at most 7 dimensions");
   return cast(mask, Dtype::boolean);
 }
 
@@ -79,16 +79,17 @@ void copy_row(const View& from, const View& to) {
 
 // `op` on x and the places, none of them below 0.
 Array by_places(const char* op, const Array& x, int axis, const Array& indices) {
-  if (axis < 0 || axis >= x.view.rank) refuse("there is no dimension " + std::to_string(axis), x.text(), "one below its rank");
+  if (axis < 0 || axis >= x.view.rank) refuse_choose("there is no dimension " + std::to_string(axis), x.text(), "one below its rank");
   if (indices.view.dtype != Dtype::i64 && indices.view.dtype != Dtype::i32 && indices.view.dtype != Dtype::u8)
-    refuse("places are whole numbers", indices.text(), "i64");
+    refuse_choose("places are whole numbers", indices.text(), "i64");
   const Array places = contiguous(cast(indices, Dtype::i64)), from_start = new_array(places.view);
   const int64_t size = x.view.dims[axis];
   for (int64_t i = 0; i < places.view.elements(); ++i) {
     const int64_t place = places.view.as<int64_t>()[i], up = place < 0 ? place + size : place;
     if (up < 0 || up >= size)
-      refuse("place " + std::to_string(place) + " lies outside dimension " + std::to_string(axis), x.text(),
-             size == 0 ? "none: the dimension is empty" : "0 to " + std::to_string(size - 1) + ", or -1 to -" + std::to_string(size));
+      refuse_choose(
+          "place " + std::to_string(place) + " lies outside dimension " + std::to_string(axis), x.text(),
+          size == 0 ? "none: the dimension is empty" : "0 to " + std::to_string(size - 1) + ", or -1 to -" + std::to_string(size));
     from_start.view.as<int64_t>()[i] = up;
   }
   Json attrs = Json::object();

@@ -18,11 +18,11 @@ namespace {
 using E = Elementwise;
 constexpr int kElementwiseOps = static_cast<int>(E::where) + 1;
 
-[[noreturn]] void refuse(std::string what, std::string got, std::string expected = "", std::string hint = "") {
+[[noreturn]] void refuse_eager(std::string what, std::string got, std::string expected = "", std::string hint = "") {
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected), .hint = std::move(hint)});
 }
 
-bool is_real(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64; }
+bool eager_is_real(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64; }
 bool is_comparison(E op) { return op >= E::equal && op <= E::greater_equal; }
 bool is_logic(E op) { return op == E::logical_not || op == E::logical_and || op == E::logical_or || op == E::is_finite; }
 // Functions that leave the integers.
@@ -31,7 +31,7 @@ bool wants_real(E op) { return op == E::div || (op >= E::reciprocal && op <= E::
 Dtype working_dtype(E op, Dtype common) {
   if (common == Dtype::f16 || common == Dtype::bf16) common = Dtype::f32;
   if (is_comparison(op) || is_logic(op) || op == E::where) return common;
-  if (wants_real(op) && !is_real(common)) return Dtype::f32;
+  if (wants_real(op) && !eager_is_real(common)) return Dtype::f32;
   return common == Dtype::boolean ? Dtype::i64 : common;
 }
 
@@ -44,7 +44,7 @@ Dtype common_dtype(E op, std::span<const OperandDtype> operands) {
     if (operands[i].dtype) continue;
     // A comparison with a fraction must not round it to f32.
     const Dtype with = promote(common.value_or(Dtype::f32), operands[i].number);
-    const bool widened = common && !is_real(*common) && is_real(with) && is_comparison(op);
+    const bool widened = common && !eager_is_real(*common) && eager_is_real(with) && is_comparison(op);
     common = widened ? Dtype::f64 : with;
   }
   return common.value_or(Dtype::f32);
@@ -67,7 +67,7 @@ std::string shapes_of(std::span<const EagerOperand> operands) {
 
 // Integers have no remainder by 0, as reals have NaN.
 void check_divisor(E op, const View& divisor) {
-  if (op != E::mod || is_real(divisor.dtype)) return;
+  if (op != E::mod || eager_is_real(divisor.dtype)) return;
   const Array dense = contiguous(Array(nullptr, divisor));
   std::vector<int64_t> values(static_cast<size_t>(dense.view.elements()));
   convert(dense.view.dtype, dense.view.data, Dtype::i64, values.data(), dense.view.elements());
@@ -220,7 +220,7 @@ bool find_elementwise(std::string_view name, Elementwise* op) {
 Array eager_elementwise(Elementwise op, std::span<const EagerOperand> operands) {
   if (operands.size() <= 2 && operands[0].array && operands.back().array) {  // nothing to convert or to repeat, as most often
     const View &a = operands[0].array->view, &b = operands.back().array->view;
-    if (is_real(a.dtype) && a.dtype == b.dtype && same_shape(a, b)) {
+    if (eager_is_real(a.dtype) && a.dtype == b.dtype && same_shape(a, b)) {
       Array result = new_array(a, elementwise_gives_truth(op) ? Dtype::boolean : a.dtype);
       const View in[] = {a, b};
       run(elementwise_kernels(op), elementwise_name(op), std::span(in, operands.size()), result.view, nullptr);
@@ -269,13 +269,13 @@ bool eager_few(Elementwise op, const Array& a, const Array* b, double number, st
 void eager_elementwise_into(Elementwise op, std::span<const EagerOperand> operands, const Array& target) {
   for (int d = 0; d < target.view.rank; ++d)
     if (target.view.strides[d] == 0 && target.view.dims[d] > 1)
-      refuse(std::string(elementwise_name(op)) + "_ writes elements that are one and the same", target.text(),
-             "a tensor that was not expanded", "clone it first");
+      refuse_eager(std::string(elementwise_name(op)) + "_ writes elements that are one and the same", target.text(),
+                   "a tensor that was not expanded", "clone it first");
   const Dtype natural = dtype_for(op, operands), own = target.view.dtype;
   const bool half = own == Dtype::f16 || own == Dtype::bf16;
-  if (!is_real(own) && !half && (is_real(natural) || (own == Dtype::boolean && !elementwise_gives_truth(op))))
-    refuse(std::string(elementwise_name(op)) + "_ would lose what its result has", target.text(), dtype_name(natural),
-           "write x = x:" + std::string(elementwise_name(op)) + "(...), or convert x first");
+  if (!eager_is_real(own) && !half && (eager_is_real(natural) || (own == Dtype::boolean && !elementwise_gives_truth(op))))
+    refuse_eager(std::string(elementwise_name(op)) + "_ would lose what its result has", target.text(), dtype_name(natural),
+                 "write x = x:" + std::string(elementwise_name(op)) + "(...), or convert x first");
   const Dtype dtype = elementwise_gives_truth(op) || half ? natural : own;
   Prepared in(op, operands, dtype);
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -292,7 +292,7 @@ void eager_elementwise_into(Elementwise op, std::span<const EagerOperand> operan
   out.dtype = elementwise_gives_truth(op) ? Dtype::boolean : dtype;
   broadcast_dims(views, operands, elementwise_name(op), out);
   if (!same_shape(out, target.view))
-    refuse(std::string(elementwise_name(op)) + "_ cannot change the shape of its target", shapes_of(operands), target.text());
+    refuse_eager(std::string(elementwise_name(op)) + "_ cannot change the shape of its target", shapes_of(operands), target.text());
   check_divisor(op, views.back());
   if (out.dtype == own) return run(elementwise_kernels(op), elementwise_name(op), views, target.view, nullptr);
   const Array beside = new_array(out);
@@ -338,7 +338,7 @@ View broadcast_to_shape_of(const View& from, const View& to) {
     const int own = from.rank - 1 - i, at = to.rank - 1 - i;  // from the last
     if (at < 0 || (own >= 0 && from.dims[own] != to.dims[at] && from.dims[own] != 1)) {
       const auto text = [](const View& v) { return Type{v.dtype, Shape(std::vector<int64_t>(v.dims, v.dims + v.rank))}.text(); };
-      refuse("a value does not fit the shape that it is put into", text(from), text(to));
+      refuse_eager("a value does not fit the shape that it is put into", text(from), text(to));
     }
     wide.strides[at] = own < 0 || from.dims[own] == 1 ? 0 : from.strides[own];
   }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMaxNodes = 20'000;
 
-bool is_real(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64; }
+bool recorder_is_real(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64; }
 
 }  // namespace
 
@@ -130,7 +130,7 @@ std::vector<int> Recorder::append(const Graph& graph, const std::function<Value(
 
 std::vector<int> Recorder::gradients(int root, std::span<const int> targets) {
   const Value value = value_at(root);
-  if (value.shape().elements() != 1 || !is_real(value.dtype()))
+  if (value.shape().elements() != 1 || !recorder_is_real(value.dtype()))
     throw Error(ErrorKind::model, {.what = "gradients are of one real number",
                                    .got = value.type().text(),
                                    .expected = "f32 or f64 of one element",
@@ -138,7 +138,7 @@ std::vector<int> Recorder::gradients(int root, std::span<const int> targets) {
   std::vector<Value> wanted;
   for (const int target : targets) {
     wanted.push_back(value_at(target));
-    if (!is_real(wanted.back().dtype()))
+    if (!recorder_is_real(wanted.back().dtype()))
       throw Error(
           ErrorKind::model,
           {.what = "there is no gradient with respect to whole numbers", .got = wanted.back().type().text(), .expected = "f32 or f64"});

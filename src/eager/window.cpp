@@ -5,7 +5,7 @@
 namespace perigee {
 namespace {
 
-[[noreturn]] void refuse(std::string what, std::string got, std::string expected) {
+[[noreturn]] void refuse_window(std::string what, std::string got, std::string expected) {
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
 
@@ -21,7 +21,7 @@ int64_t first_of(const WindowIndex& index, int64_t size, int dim, const Array& x
   int64_t last = index.first;
   const bool known = index.kind != WindowIndex::range || last_of(index, &last);
   if (!known || index.first < 0 || index.first >= size || last < 0 || last >= size)
-    refuse("a window leaves dimension " + std::to_string(dim), x.text(), "places 0 to " + std::to_string(size - 1));
+    refuse_window("a window leaves dimension " + std::to_string(dim), x.text(), "places 0 to " + std::to_string(size - 1));
   return index.first;
 }
 
@@ -34,7 +34,7 @@ Array window(const Array& x, std::span<const WindowIndex> indices) {
   int dim = 0;
   int64_t offset = 0;
   const auto keep = [&](int64_t size, int64_t stride) {
-    if (view.rank == kMaxRank) refuse("an index gives too many dimensions", x.text(), "at most " + std::to_string(kMaxRank));
+    if (view.rank == kMaxRank) refuse_window("an index gives too many dimensions", x.text(), "at most " + std::to_string(kMaxRank));
     view.dims[view.rank] = size;
     view.strides[view.rank++] = stride;
   };
@@ -44,7 +44,7 @@ Array window(const Array& x, std::span<const WindowIndex> indices) {
       continue;
     }
     if (dim == x.view.rank)
-      refuse("an index has more entries than the tensor has dimensions", x.text(), "at most " + std::to_string(x.view.rank));
+      refuse_window("an index has more entries than the tensor has dimensions", x.text(), "at most " + std::to_string(x.view.rank));
     const int64_t size = x.view.dims[dim], stride = x.view.strides[dim];
     if (index.kind == WindowIndex::at) {
       offset += first_of(index, size, dim, x) * stride;

@@ -6,8 +6,8 @@
 namespace perigee {
 namespace {
 
-Value unary(const char* op, Value x) { return x.graph().apply(op, {x}); }
-Value binary(const char* op, Value a, Value b) { return a.graph().apply(op, {a, b}); }
+Value build_unary(const char* op, Value x) { return x.graph().apply(op, {x}); }
+Value build_binary(const char* op, Value a, Value b) { return a.graph().apply(op, {a, b}); }
 // A number beside a value is a scalar of the value's dtype.
 Value number(Value like, double value) { return like.graph().constant(value, {like.dtype(), Shape()}); }
 
@@ -26,11 +26,11 @@ Value with_shape(const char* op, Value x, const Shape& shape) {
 
 }  // namespace
 
-Value operator+(Value a, Value b) { return binary("add", a, b); }
-Value operator-(Value a, Value b) { return binary("sub", a, b); }
-Value operator*(Value a, Value b) { return binary("mul", a, b); }
-Value operator/(Value a, Value b) { return binary("div", a, b); }
-Value operator-(Value a) { return unary("neg", a); }
+Value operator+(Value a, Value b) { return build_binary("add", a, b); }
+Value operator-(Value a, Value b) { return build_binary("sub", a, b); }
+Value operator*(Value a, Value b) { return build_binary("mul", a, b); }
+Value operator/(Value a, Value b) { return build_binary("div", a, b); }
+Value operator-(Value a) { return build_unary("neg", a); }
 Value operator+(Value a, double b) { return a + number(a, b); }
 Value operator-(Value a, double b) { return a - number(a, b); }
 Value operator*(Value a, double b) { return a * number(a, b); }
@@ -40,18 +40,18 @@ Value operator-(double a, Value b) { return number(b, a) - b; }
 Value operator*(double a, Value b) { return number(b, a) * b; }
 Value operator/(double a, Value b) { return number(b, a) / b; }
 
-Value exp(Value x) { return unary("exp", x); }
-Value log(Value x) { return unary("log", x); }
-Value sqrt(Value x) { return unary("sqrt", x); }
-Value square(Value x) { return unary("square", x); }
-Value abs(Value x) { return unary("abs", x); }
-Value tanh(Value x) { return unary("tanh", x); }
-Value sigmoid(Value x) { return unary("sigmoid", x); }
-Value relu(Value x) { return unary("relu", x); }
-Value maximum(Value a, Value b) { return binary("maximum", a, b); }
-Value minimum(Value a, Value b) { return binary("minimum", a, b); }
+Value exp(Value x) { return build_unary("exp", x); }
+Value log(Value x) { return build_unary("log", x); }
+Value sqrt(Value x) { return build_unary("sqrt", x); }
+Value square(Value x) { return build_unary("square", x); }
+Value abs(Value x) { return build_unary("abs", x); }
+Value tanh(Value x) { return build_unary("tanh", x); }
+Value sigmoid(Value x) { return build_unary("sigmoid", x); }
+Value relu(Value x) { return build_unary("relu", x); }
+Value maximum(Value a, Value b) { return build_binary("maximum", a, b); }
+Value minimum(Value a, Value b) { return build_binary("minimum", a, b); }
 Value where(Value condition, Value a, Value b) { return a.graph().apply("where", {condition, a, b}); }
-Value greater(Value a, Value b) { return binary("greater", a, b); }
+Value greater(Value a, Value b) { return build_binary("greater", a, b); }
 
 Value cast(Value x, Dtype dtype) {
   if (x.dtype() == dtype) return x;
@@ -90,7 +90,7 @@ Value matmul(Value a, Value b, bool transpose_a, bool transpose_b) {
   return a.graph().apply("matmul", {a, b}, std::move(attrs));
 }
 
-Value stop_gradient(Value x) { return unary("stop_gradient", x); }
+Value stop_gradient(Value x) { return build_unary("stop_gradient", x); }
 
 Value zeros_like(Value x) { return full_like(x, 0); }
 Value ones_like(Value x) { return full_like(x, 1); }

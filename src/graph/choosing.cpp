@@ -35,7 +35,7 @@ const Node* input_behind(const Graph& graph, ValueId id, int64_t* low) {
 }
 
 template <class T>
-int64_t outside(const View& view, int64_t n, int64_t low, int64_t count) {
+int64_t choosing_outside(const View& view, int64_t n, int64_t low, int64_t count) {
   const T* values = view.as<T>();
   const auto wrong = [&](T value) {
     if constexpr (std::is_floating_point_v<T>) return !(value > static_cast<T>(low - 1) && value < static_cast<T>(low + count));
@@ -87,11 +87,11 @@ std::vector<RowGradient> row_gradients(const Graph& graph) {
 int64_t first_outside(const View& view, int64_t n, int64_t low, int64_t count) {
   assert(view.contiguous());
   switch (view.dtype) {
-    case Dtype::i64: return outside<int64_t>(view, n, low, count);
-    case Dtype::i32: return outside<int32_t>(view, n, low, count);
-    case Dtype::u8: return outside<uint8_t>(view, n, low, count);
-    case Dtype::f32: return outside<float>(view, n, low, count);
-    case Dtype::f64: return outside<double>(view, n, low, count);
+    case Dtype::i64: return choosing_outside<int64_t>(view, n, low, count);
+    case Dtype::i32: return choosing_outside<int32_t>(view, n, low, count);
+    case Dtype::u8: return choosing_outside<uint8_t>(view, n, low, count);
+    case Dtype::f32: return choosing_outside<float>(view, n, low, count);
+    case Dtype::f64: return choosing_outside<double>(view, n, low, count);
     default: return -1;
   }
 }

@@ -84,18 +84,18 @@ void give(const View& to, const Tensor& from) {
   else for_each_element<float>(to, [values](float& element, int64_t i) { element = static_cast<float>(values[i]); });
 }
 
-[[noreturn]] void refuse(const char* op, std::string what, std::string got, std::string expected = "") {
+[[noreturn]] void refuse_lapack(const char* op, std::string what, std::string got, std::string expected = "") {
   throw Error(ErrorKind::model, {.where = op, .what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
 
 // Matrices of a batch, in f64 and row-major: by columns they are the transposes.
 struct Matrices {
   Matrices(const char* op, const View& x, bool square) {
-    if (x.rank < 2) refuse(op, "takes matrices", text_of(x), "at least two dimensions");
-    if (x.dtype != Dtype::f32 && x.dtype != Dtype::f64) refuse(op, "takes real matrices", text_of(x), "f32 or f64");
+    if (x.rank < 2) refuse_lapack(op, "takes matrices", text_of(x), "at least two dimensions");
+    if (x.dtype != Dtype::f32 && x.dtype != Dtype::f64) refuse_lapack(op, "takes real matrices", text_of(x), "f32 or f64");
     const int64_t m = x.dims[x.rank - 2], n = x.dims[x.rank - 1];
-    if (square && m != n) refuse(op, "takes square matrices", text_of(x));
-    if (m * n > std::numeric_limits<int>::max()) refuse(op, "takes matrices of at most 2^31 elements", text_of(x));
+    if (square && m != n) refuse_lapack(op, "takes square matrices", text_of(x));
+    if (m * n > std::numeric_limits<int>::max()) refuse_lapack(op, "takes matrices of at most 2^31 elements", text_of(x));
     rows = static_cast<int>(m);
     columns = static_cast<int>(n);
     count = m * n == 0 ? 0 : x.elements() / (m * n);
@@ -115,9 +115,9 @@ struct Matrices {
   std::vector<int64_t> batch;
 };
 
-double* at(const Tensor& x, int64_t i, int64_t size) { return x.data<double>() + i * size; }
+double* lapack_at(const Tensor& x, int64_t i, int64_t size) { return x.data<double>() + i * size; }
 
-void transpose(const double* from, int rows, int columns, double* to) {
+void lapack_transpose(const double* from, int rows, int columns, double* to) {
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) to[j * rows + i] = from[i * columns + j];
 }
@@ -156,28 +156,29 @@ Tensor solve(const View& a, const View& b, const char* name = "solve") {
   const int n = matrices.rows;
   const int64_t row = b.rank - (vector ? 1 : 2);
   const bool fits = (vector || b.rank == a.rank) && std::equal(matrices.batch.begin(), matrices.batch.end(), b.dims) && b.dims[row] == n;
-  if (!fits) refuse("solve", "the right side does not fit the matrix", text_of(b) + " for " + text_of(a), "[..., n] or [..., n, k]");
+  if (!fits) refuse_lapack("solve", "the right side does not fit the matrix", text_of(b) + " for " + text_of(a), "[..., n] or [..., n, k]");
   const int k = vector ? 1 : static_cast<int>(b.dims[b.rank - 1]);
   const Tensor right = read_f64(b), result(Dtype::f64, right.shape());
   std::vector<double> columns(static_cast<size_t>(n) * static_cast<size_t>(n)), sides(static_cast<size_t>(n) * static_cast<size_t>(k));
   std::vector<int> pivots(static_cast<size_t>(n));
   for (int64_t i = 0; i < matrices.count && k > 0; ++i) {
-    transpose(matrices.matrix(i), n, n, columns.data());
-    transpose(at(right, i, int64_t{n} * k), n, k, sides.data());
+    lapack_transpose(matrices.matrix(i), n, n, columns.data());
+    lapack_transpose(lapack_at(right, i, int64_t{n} * k), n, k, sides.data());
     int info = 0;
     library.gesv(&n, &k, columns.data(), &n, pivots.data(), sides.data(), &n, &info);
-    if (info > 0) refuse(name, which(matrices, i) + " is singular", text_of(a));
-    transpose(sides.data(), k, n, at(result, i, int64_t{n} * k));
+    if (info > 0) refuse_lapack(name, which(matrices, i) + " is singular", text_of(a));
+    lapack_transpose(sides.data(), k, n, lapack_at(result, i, int64_t{n} * k));
   }
   return result;
 }
 
-Tensor inverse(const View& a) {
+Tensor lapack_inverse(const View& a) {
   const Matrices matrices("inv", a, true);
   const Tensor identity = matrices.result({matrices.rows, matrices.rows});
   for (int64_t i = 0; i < matrices.count; ++i)
     for (int64_t j = 0; j < matrices.rows; ++j)
-      for (int64_t k = 0; k < matrices.rows; ++k) at(identity, i, int64_t{matrices.rows} * matrices.rows)[j * matrices.rows + k] = j == k;
+      for (int64_t k = 0; k < matrices.rows; ++k)
+        lapack_at(identity, i, int64_t{matrices.rows} * matrices.rows)[j * matrices.rows + k] = j == k;
   return solve(a, identity.view(), "inv");
 }
 
@@ -188,7 +189,7 @@ Tensor cholesky(const View& a) {
   for (int64_t i = 0; i < matrices.count; ++i) {
     int info = 0;
     library.potrf("U", &n, matrices.matrix(i), &n, &info);  // upper by columns is lower by rows
-    if (info > 0) refuse("cholesky", which(matrices, i) + " is not positive definite", text_of(a));
+    if (info > 0) refuse_lapack("cholesky", which(matrices, i) + " is not positive definite", text_of(a));
     for (int64_t j = 0; j < n; ++j) std::fill(matrices.matrix(i) + j * n + j + 1, matrices.matrix(i) + (j + 1) * n, 0.0);
   }
   return matrices.data;
@@ -202,13 +203,13 @@ std::vector<Tensor> qr(const View& a) {
   std::vector<double> columns(static_cast<size_t>(m) * static_cast<size_t>(n)), tau(static_cast<size_t>(k)), work;
   for (int64_t i = 0; i < matrices.count; ++i) {
     int info = 0;
-    transpose(matrices.matrix(i), m, n, columns.data());
+    lapack_transpose(matrices.matrix(i), m, n, columns.data());
     with_work(work, [&](double* room, const int* size) { library.geqrf(&m, &n, columns.data(), &m, tau.data(), room, size, &info); });
     for (int64_t row = 0; row < k; ++row)
       for (int64_t column = 0; column < n; ++column)
-        at(r, i, int64_t{k} * n)[row * n + column] = column >= row ? columns[static_cast<size_t>(column * m + row)] : 0.0;
+        lapack_at(r, i, int64_t{k} * n)[row * n + column] = column >= row ? columns[static_cast<size_t>(column * m + row)] : 0.0;
     with_work(work, [&](double* room, const int* size) { library.orgqr(&m, &k, &k, columns.data(), &m, tau.data(), room, size, &info); });
-    transpose(columns.data(), k, m, at(q, i, int64_t{m} * k));
+    lapack_transpose(columns.data(), k, m, lapack_at(q, i, int64_t{m} * k));
   }
   return {q, r};
 }
@@ -224,12 +225,12 @@ std::vector<Tensor> svd(const View& a) {
     int info = 0;
     // By columns the matrix is its transpose, whose U by columns is V^T by rows, and the other way round.
     with_work(work, [&](double* room, const int* size) {
-      library.gesdd("S", &n, &m, matrices.matrix(i), &n, at(s, i, k), at(vt, i, int64_t{k} * n), &n, at(u, i, int64_t{m} * k), &k, room,
-                    size, iwork.data(), &info);
+      library.gesdd("S", &n, &m, matrices.matrix(i), &n, lapack_at(s, i, k), lapack_at(vt, i, int64_t{k} * n), &n,
+                    lapack_at(u, i, int64_t{m} * k), &k, room, size, iwork.data(), &info);
     });
-    if (info != 0) refuse("svd", which(matrices, i) + " has no singular values that converge (it may hold NaN)", text_of(a));
+    if (info != 0) refuse_lapack("svd", which(matrices, i) + " has no singular values that converge (it may hold NaN)", text_of(a));
     for (int64_t j = 0; j < k; ++j) {
-      double *const left = at(u, i, int64_t{m} * k) + j, *const right = at(vt, i, int64_t{k} * n) + j * n;
+      double *const left = lapack_at(u, i, int64_t{m} * k) + j, *const right = lapack_at(vt, i, int64_t{k} * n) + j * n;
       const double sign = sign_of(left, m, k);
       multiply(left, m, k, sign);
       multiply(right, n, 1, sign);
@@ -247,14 +248,14 @@ std::vector<Tensor> eigen_symmetric(const View& a) {
     int info = 0, wanted = 0;
     double room = 0;
     const int ask = -1;
-    library.syevd("V", "U", &n, matrices.matrix(i), &n, at(values, i, n), &room, &ask, &wanted, &ask, &info);
+    library.syevd("V", "U", &n, matrices.matrix(i), &n, lapack_at(values, i, n), &room, &ask, &wanted, &ask, &info);
     const int size = static_cast<int>(room), isize = wanted;
     std::vector<double> work(static_cast<size_t>(size));
     std::vector<int> iwork(static_cast<size_t>(isize));
-    library.syevd("V", "U", &n, matrices.matrix(i), &n, at(values, i, n), work.data(), &size, iwork.data(), &isize, &info);
-    if (info != 0) refuse("eigh", which(matrices, i) + " has no eigenvalues that converge (it may hold NaN)", text_of(a));
+    library.syevd("V", "U", &n, matrices.matrix(i), &n, lapack_at(values, i, n), work.data(), &size, iwork.data(), &isize, &info);
+    if (info != 0) refuse_lapack("eigh", which(matrices, i) + " has no eigenvalues that converge (it may hold NaN)", text_of(a));
     for (int64_t j = 0; j < n; ++j) multiply(matrices.matrix(i) + j * n, n, 1, sign_of(matrices.matrix(i) + j * n, n, 1));
-    transpose(matrices.matrix(i), n, n, at(vectors, i, int64_t{n} * n));
+    lapack_transpose(matrices.matrix(i), n, n, lapack_at(vectors, i, int64_t{n} * n));
   }
   return {values, vectors};
 }
@@ -304,7 +305,7 @@ std::vector<Tensor> log_determinant(const View& a) {
 thread_local std::exception_ptr failure;
 
 template <auto compute>
-void run(const KernelCall& call) noexcept {
+void run_lapack(const KernelCall& call) noexcept {
   try {
     const std::vector<Tensor> results = compute(call);
     for (size_t i = 0; i < results.size(); ++i) give(call.out[i], results[i]);
@@ -327,14 +328,14 @@ struct Entry {
 };
 
 constexpr Entry kEntries[] = {
-    {"solve", run<[](const KernelCall& call) { return Results{solve(call.in[0], call.in[1])}; }>},
-    {"inv", run<[](const KernelCall& call) { return Results{inverse(call.in[0])}; }>},
-    {"cholesky", run<[](const KernelCall& call) { return Results{cholesky(call.in[0])}; }>},
-    {"qr", run<[](const KernelCall& call) { return qr(call.in[0]); }>},
-    {"svd", run<[](const KernelCall& call) { return svd(call.in[0]); }>},
-    {"eigh", run<[](const KernelCall& call) { return eigen_symmetric(call.in[0]); }>},
-    {"det", run<[](const KernelCall& call) { return Results{determinant(call.in[0])}; }>},
-    {"slogdet", run<[](const KernelCall& call) { return log_determinant(call.in[0]); }>},
+    {"solve", run_lapack<[](const KernelCall& call) { return Results{solve(call.in[0], call.in[1])}; }>},
+    {"inv", run_lapack<[](const KernelCall& call) { return Results{lapack_inverse(call.in[0])}; }>},
+    {"cholesky", run_lapack<[](const KernelCall& call) { return Results{cholesky(call.in[0])}; }>},
+    {"qr", run_lapack<[](const KernelCall& call) { return qr(call.in[0]); }>},
+    {"svd", run_lapack<[](const KernelCall& call) { return svd(call.in[0]); }>},
+    {"eigh", run_lapack<[](const KernelCall& call) { return eigen_symmetric(call.in[0]); }>},
+    {"det", run_lapack<[](const KernelCall& call) { return Results{determinant(call.in[0])}; }>},
+    {"slogdet", run_lapack<[](const KernelCall& call) { return log_determinant(call.in[0]); }>},
 };
 
 }  // namespace

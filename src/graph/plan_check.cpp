@@ -28,7 +28,7 @@ View contiguous_like(const View& view, void* data) {
   return contiguous_view(data, view.dtype, Shape(std::vector<int64_t>(view.dims, view.dims + view.rank)));
 }
 
-double at(const View& view, int64_t index) {
+double plan_check_at(const View& view, int64_t index) {
   int64_t offset = 0;
   for (int i = view.rank - 1; i >= 0; --i) {
     offset += index % view.dims[i] * view.strides[i];
@@ -45,7 +45,7 @@ struct Difference {
 Difference difference(const View& got, const View& expected) {
   Difference result;
   for (int64_t i = 0; i < got.elements(); ++i) {
-    const double a = at(got, i), b = at(expected, i);
+    const double a = plan_check_at(got, i), b = plan_check_at(expected, i);
     result.scale = std::max(result.scale, std::abs(b));
     const bool same = a == b || (std::isnan(a) && std::isnan(b));
     result.largest = std::max(result.largest, same ? 0 : std::isfinite(a - b) ? std::abs(a - b) : HUGE_VAL);

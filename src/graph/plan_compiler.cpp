@@ -16,7 +16,7 @@ namespace perigee {
 namespace {
 
 constexpr int kAbsent = -2;
-constexpr size_t kAlignment = 64;
+constexpr size_t kPlanCompilerAlignment = 64;
 
 View shaped_view(const Type& type, bool channels_last) {
   View view = contiguous_view(nullptr, type.dtype, type.shape);
@@ -171,7 +171,7 @@ void PlanCompiler::place_leaf(const Node& node) {
 Operand PlanCompiler::new_operand(const Type& type, bool channels_last) {
   Operand operand{.place = Place::arena, .index = static_cast<int>(buffers_.size()), .view = shaped_view(type, channels_last)};
   const int step = static_cast<int>(plan_->steps_.size());
-  buffers_.push_back({round_up(byte_size(type), kAlignment), step, step});
+  buffers_.push_back({round_up(byte_size(type), kPlanCompilerAlignment), step, step});
   return operand;
 }
 
@@ -458,12 +458,12 @@ void PlanCompiler::add_step(const Node& node, PlanStep step) {
   const KernelCall call = probe(step, views);
   const int index = static_cast<int>(plan_->steps_.size());
   if (step.kernel->scratch_bytes) {
-    step.scratch_bytes = round_up(step.kernel->scratch_bytes(call), kAlignment);
+    step.scratch_bytes = round_up(step.kernel->scratch_bytes(call), kPlanCompilerAlignment);
     step.scratch_offset = buffers_.size();  // its buffer, until finish()
     if (step.scratch_bytes) buffers_.push_back({step.scratch_bytes, index, index});
   }
   if (step.kernel->packed_bytes) {
-    step.packed_bytes = round_up(step.kernel->packed_bytes(call), kAlignment);
+    step.packed_bytes = round_up(step.kernel->packed_bytes(call), kPlanCompilerAlignment);
     step.packed_offset = plan_->packed_bytes_;
     plan_->packed_bytes_ += step.packed_bytes;
     for (const Operand& in : step.in)

@@ -27,7 +27,7 @@ Type of_step(const Type& type) {
 }
 
 // Places [from, to) of dimension `axis`.
-Value part(Value x, int axis, int64_t from, int64_t to) {
+Value scan_part(Value x, int axis, int64_t from, int64_t to) {
   std::vector<int64_t> start(static_cast<size_t>(x.rank()), 0), stop = x.shape().vector();
   start[static_cast<size_t>(axis)] = from;
   stop[static_cast<size_t>(axis)] = to;
@@ -69,7 +69,7 @@ struct Loop {
   int results = 0;
 };
 
-std::vector<Value> append(Graph& graph, const Loop& loop, std::shared_ptr<const Graph> body) {
+std::vector<Value> scan_append(Graph& graph, const Loop& loop, std::shared_ptr<const Graph> body) {
   std::vector<Value> operands;
   for (const auto* list : {&loop.carries, &loop.steps, &loop.fixed, &loop.weights})
     operands.insert(operands.end(), list->begin(), list->end());
@@ -85,7 +85,7 @@ std::vector<Value> append(Graph& graph, const Loop& loop, std::shared_ptr<const 
 }
 
 ScanResults run_over(Graph& graph, const Loop& loop, std::shared_ptr<const Graph> body) {
-  const std::vector<Value> made = append(graph, loop, std::move(body));
+  const std::vector<Value> made = scan_append(graph, loop, std::move(body));
   const auto carries = static_cast<std::ptrdiff_t>(loop.carries.size());
   return {{made.begin(), made.begin() + carries}, {made.begin() + carries, made.begin() + carries + loop.results}};
 }
@@ -125,7 +125,7 @@ ScanResults run_in_segments(Graph& graph, const Loop& loop, const std::shared_pt
     Loop some = loop;
     some.length = to - from;
     some.carries = carries;
-    for (Value& sequence : some.steps) sequence = part(sequence, 1, from, to);
+    for (Value& sequence : some.steps) sequence = scan_part(sequence, 1, from, to);
     return to - from == whole ? run_over_segments(graph, some, body, k) : run_over(graph, some, body);
   };
   const ScanResults first = loop.reverse ? over(rest, loop.length, loop.carries) : over(0, whole, loop.carries);
@@ -190,7 +190,8 @@ Graph keep_results(const Graph& body, Loop& loop) {
   return kept;
 }
 
-[[noreturn]] void refuse(const Graph& graph, std::string what, std::string got = "", std::string expected = "", std::string hint = "") {
+[[noreturn]] void refuse_scan(const Graph& graph, std::string what, std::string got = "", std::string expected = "",
+                              std::string hint = "") {
   throw Error(ErrorKind::model, {.where = graph.scope(),
                                  .what = "scan: " + std::move(what),
                                  .got = std::move(got),
@@ -215,19 +216,19 @@ ValueId body_output(const Graph& body, const std::string& name) {
 ScanBody::ScanBody(Graph& outer, const ScanOperands& operands) : outer_(outer), operands_(operands), body_(std::make_shared<Graph>()) {
   body_->set_scope(outer.scope());
   for (const Value& sequence : operands_.steps) {
-    if (sequence.rank() < 2) refuse(outer_, "a sequence has no steps", sequence.type().text(), "[examples, steps, ...]");
+    if (sequence.rank() < 2) refuse_scan(outer_, "a sequence has no steps", sequence.type().text(), "[examples, steps, ...]");
     if (operands_.length == 0) operands_.length = sequence.shape()[1];
     if (sequence.shape()[1] != operands_.length)
-      refuse(outer_, "sequences of different lengths", std::to_string(sequence.shape()[1]) + " steps",
-             std::to_string(operands_.length) + ", as the first has");
+      refuse_scan(outer_, "sequences of different lengths", std::to_string(sequence.shape()[1]) + " steps",
+                  std::to_string(operands_.length) + ", as the first has");
   }
-  if (operands_.length < 1) refuse(outer_, "there is no step", "", "a sequence, or how many steps there are");
+  if (operands_.length < 1) refuse_scan(outer_, "there is no step", "", "a sequence, or how many steps there are");
   if (operands_.recompute < 0 || operands_.recompute > operands_.length) operands_.recompute = operands_.length;
   Value example;
   for (const auto* list : {&operands_.steps, &operands_.carries})
     for (const Value& value : *list)
       if (!example && value.rank() > 0 && sliced_of(value) == Sliced::batch) example = value;
-  if (!example) refuse(outer_, "nothing depends on the examples", "", "a sequence, or a first carried value, of each example");
+  if (!example) refuse_scan(outer_, "nothing depends on the examples", "", "a sequence, or a first carried value, of each example");
   for (Value& carry : operands_.carries)
     if (sliced_of(carry) == Sliced::whole) carry = by_example(carry, example);
   for (size_t i = 0; i < operands_.carries.size(); ++i)
@@ -250,12 +251,13 @@ Value ScanBody::outside(Value value) {
 
 void ScanBody::check(const ScanStep& step) const {
   if (step.carries.size() != carries_.size())
-    refuse(outer_, "the step carries on another number of values", std::to_string(step.carries.size()), std::to_string(carries_.size()));
+    refuse_scan(outer_, "the step carries on another number of values", std::to_string(step.carries.size()),
+                std::to_string(carries_.size()));
   const SliceAnalysis analysis = analyze_slices(*body_);
   for (const Node& node : body_->nodes())
     if ((node.op->random && !draws_by_example(node)) || node.op->effects || node.op->collective)
-      refuse(outer_, "op '" + std::string(node.op->name) + "' cannot run in a step", "", "",
-             "draw numbers, or normalise, before the loop and read the result step by step");
+      refuse_scan(outer_, "op '" + std::string(node.op->name) + "' cannot run in a step", "", "",
+                  "draw numbers, or normalise, before the loop and read the result step by step");
   const int64_t examples = operands_.carries.empty() ? operands_.steps[0].shape()[0] : operands_.carries[0].shape()[0];
   const auto by_example = [&](Value value) {  // of a step that mixes examples, as the shape has it
     const Sliced sliced = analysis.values[static_cast<size_t>(value.id().node)][static_cast<size_t>(value.id().output)];
@@ -263,11 +265,12 @@ void ScanBody::check(const ScanStep& step) const {
   };
   for (size_t i = 0; i < carries_.size(); ++i)
     if (step.carries[i].type() != carries_[i].type() || !by_example(step.carries[i]))
-      refuse(outer_, "what the step carries on has another type than what it was given", step.carries[i].type().text(),
-             carries_[i].type().text());
+      refuse_scan(outer_, "what the step carries on has another type than what it was given", step.carries[i].type().text(),
+                  carries_[i].type().text());
   for (const Value& result : step.results)
     if (!by_example(result))
-      refuse(outer_, "a result of the step does not depend on the examples", result.type().text(), "one value or more for each example");
+      refuse_scan(outer_, "a result of the step does not depend on the examples", result.type().text(),
+                  "one value or more for each example");
 }
 
 ScanResults ScanBody::finish(const ScanStep& step) {

@@ -12,7 +12,7 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kAlignment = 64;
+constexpr size_t kScanPlanAlignment = 64;
 
 void run_scan(const KernelCall& call) { static_cast<ScanRun*>(const_cast<void*>(call.params))->run(call); }
 
@@ -35,7 +35,7 @@ const Kernel ScanPlan::kernel = {.op = "scan", .name = "loop", .backend = Backen
 ScanPlan::Room ScanPlan::room(const Type& type) {
   const size_t bytes = byte_size(type);
   const Room room{.offset = scratch_bytes_, .bytes = bytes, .row = type.shape.rank() > 0 ? bytes / static_cast<size_t>(examples_) : bytes};
-  scratch_bytes_ += round_up(bytes, kAlignment);
+  scratch_bytes_ += round_up(bytes, kScanPlanAlignment);
   return room;
 }
 
@@ -44,7 +44,7 @@ ScanPlan::ScanPlan(const Node& node, int64_t examples, const PlanOptions& option
       examples_(std::max<int64_t>(1, examples)),
       added_(std::move(added)),
       body_(Plan::compile(fuse_backward(*node.body), options_of_body(options, layout_))) {
-  scratch_bytes_ = round_up(body_->arena_bytes(), kAlignment);
+  scratch_bytes_ = round_up(body_->arena_bytes(), kScanPlanAlignment);
   const auto type_of = [&](const char* letter, int i) -> const Type& {
     return node.body->type(body_output(*node.body, letter + std::to_string(i)));
   };

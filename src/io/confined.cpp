@@ -45,7 +45,7 @@ std::optional<std::string> root_of(const std::string& path) {
   return std::nullopt;
 }
 
-int open_retrying(const char* path, int flags) {
+int open_confined_retrying(const char* path, int flags) {
   int fd = -1;
   do fd = ::open(path, flags | O_CLOEXEC);
   while (fd < 0 && errno == EINTR);
@@ -55,7 +55,7 @@ int open_retrying(const char* path, int flags) {
 std::string link_of(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
 
 // Where the open file lies now; empty when the system does not say.
-std::string place_of(int fd) {
+std::string confined_place_of(int fd) {
   char path[PATH_MAX];
   const ssize_t size = ::readlink(link_of(fd).c_str(), path, sizeof path);
   return size > 0 && size < static_cast<ssize_t>(sizeof path) ? std::string(path, static_cast<size_t>(size)) : "";
@@ -63,8 +63,8 @@ std::string place_of(int fd) {
 
 // A handle on the file without opening it: a device or a FIFO that the path might lead to must not notice.
 int find_within(const std::string& path, const std::string& root) {
-  const int fd = open_retrying(path.c_str(), O_PATH);
-  if (fd < 0 || lies_in(place_of(fd), root)) return fd;
+  const int fd = open_confined_retrying(path.c_str(), O_PATH);
+  if (fd < 0 || lies_in(confined_place_of(fd), root)) return fd;
   ::close(fd);
   errno = EXDEV;
   return -1;
@@ -89,10 +89,10 @@ ConfinedFolder::~ConfinedFolder() {
 
 int open_for_reading(const std::string& path, int flags) {
   const auto root = root_of(path);
-  if (!root) return open_retrying(path.c_str(), flags);
+  if (!root) return open_confined_retrying(path.c_str(), flags);
   const int found = find_within(path, *root);
   if (found < 0) return -1;
-  const int fd = open_retrying(link_of(found).c_str(), flags);
+  const int fd = open_confined_retrying(link_of(found).c_str(), flags);
   const int error = errno;
   ::close(found);
   errno = error;
@@ -152,7 +152,7 @@ std::string file_identity(const std::string& given) {
   const int fd = open_for_reading(path, O_PATH);
   if (fd < 0) return "";
   struct stat info {};
-  const std::string place = place_of(fd);
+  const std::string place = confined_place_of(fd);
   const bool known = ::fstat(fd, &info) == 0 && !place.empty();
   ::close(fd);
   if (!known) return "";

@@ -34,13 +34,13 @@ class Descriptor {
   int fd_;
 };
 
-[[noreturn]] void fail(ErrorKind kind, const std::string& path, const char* what, int error) {
+[[noreturn]] void fail_file(ErrorKind kind, const std::string& path, const char* what, int error) {
   throw Error(kind, {.where = path,
                      .what = std::string(what) + ": " + std::strerror(error),
                      .hint = error == ENOSPC ? "free some space on this disk" : ""});
 }
 
-int open_retrying(const char* path, int flags, mode_t mode = 0) {
+int open_file_retrying(const char* path, int flags, mode_t mode = 0) {
   int fd = -1;
   do fd = ::open(path, flags | O_CLOEXEC, mode);
   while (fd < 0 && errno == EINTR);
@@ -49,7 +49,7 @@ int open_retrying(const char* path, int flags, mode_t mode = 0) {
 
 size_t regular_size(const Descriptor& file, const std::string& path) {
   struct stat info {};
-  if (::fstat(file.get(), &info) != 0) fail(ErrorKind::data, path, "cannot be examined", errno);
+  if (::fstat(file.get(), &info) != 0) fail_file(ErrorKind::data, path, "cannot be examined", errno);
   if (!S_ISREG(info.st_mode)) throw Error(ErrorKind::data, {.where = path, .what = "is not a regular file"});
   return static_cast<size_t>(info.st_size);
 }
@@ -60,7 +60,7 @@ Descriptor open_to_read(const std::string& path) {
   if (fd < 0 && errno == EXDEV)
     throw Error(ErrorKind::data,
                 {.where = path, .what = "leads out of the folder that may be read", .hint = "a symbolic link on the way points elsewhere"});
-  if (fd < 0) fail(ErrorKind::data, path, "cannot be opened", errno);
+  if (fd < 0) fail_file(ErrorKind::data, path, "cannot be opened", errno);
   return Descriptor(fd);
 }
 
@@ -68,7 +68,7 @@ void write_all(const Descriptor& file, std::span<const std::byte> bytes, const s
   while (!bytes.empty()) {
     const ssize_t written = ::write(file.get(), bytes.data(), std::min<size_t>(bytes.size(), 1 << 30));
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail(ErrorKind::resources, path, "cannot be written", errno);
+    if (written < 0) fail_file(ErrorKind::resources, path, "cannot be written", errno);
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
 }
@@ -79,19 +79,19 @@ std::string folder_of(const std::string& path) {
 }
 
 void sync_folder(const std::string& folder) {
-  const Descriptor handle(open_retrying(folder.c_str(), O_RDONLY | O_DIRECTORY));
-  if (handle.get() < 0 || ::fsync(handle.get()) != 0) fail(ErrorKind::resources, folder, "cannot be synced", errno);
+  const Descriptor handle(open_file_retrying(folder.c_str(), O_RDONLY | O_DIRECTORY));
+  if (handle.get() < 0 || ::fsync(handle.get()) != 0) fail_file(ErrorKind::resources, folder, "cannot be synced", errno);
 }
 
 // `fill` writes the content.
 void write_temporary(const std::string& temporary, const std::string& path, const std::function<void(const Descriptor&)>& fill,
                      bool durable) {
-  Descriptor file(open_retrying(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0666));
-  if (file.get() < 0) fail(ErrorKind::resources, path, "cannot be created", errno);
+  Descriptor file(open_file_retrying(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0666));
+  if (file.get() < 0) fail_file(ErrorKind::resources, path, "cannot be created", errno);
   fill(file);
-  if (durable && ::fsync(file.get()) != 0) fail(ErrorKind::resources, path, "cannot be synced", errno);
-  if (file.release() != 0) fail(ErrorKind::resources, path, "cannot be closed", errno);
-  if (::rename(temporary.c_str(), path.c_str()) != 0) fail(ErrorKind::resources, path, "cannot be replaced", errno);
+  if (durable && ::fsync(file.get()) != 0) fail_file(ErrorKind::resources, path, "cannot be synced", errno);
+  if (file.release() != 0) fail_file(ErrorKind::resources, path, "cannot be closed", errno);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) fail_file(ErrorKind::resources, path, "cannot be replaced", errno);
 }
 
 void replace_file(const std::string& path, const std::function<void(const Descriptor&)>& fill, bool durable) {
@@ -99,7 +99,7 @@ void replace_file(const std::string& path, const std::function<void(const Descri
   const std::string folder = folder_of(path);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) fail(ErrorKind::resources, folder, "cannot be made", error.value());
+  if (error) fail_file(ErrorKind::resources, folder, "cannot be made", error.value());
   const std::string temporary = path + ".tmp" + std::to_string(::getpid()) + "." + std::to_string(count++);
   try {
     write_temporary(temporary, path, fill, durable);
@@ -116,7 +116,7 @@ std::span<const std::byte> copied_mapping(const std::string& path) {
   read_stored(path, kLargestStored, bytes);
   if (bytes.empty()) return {};
   void* data = ::mmap(nullptr, bytes.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) fail(ErrorKind::resources, path, "cannot be mapped", errno);
+  if (data == MAP_FAILED) fail_file(ErrorKind::resources, path, "cannot be mapped", errno);
   std::memcpy(data, bytes.data(), bytes.size());
   return {static_cast<const std::byte*>(data), bytes.size()};
 }
@@ -184,7 +184,7 @@ void read_file(const std::string& path, uint64_t limit, Bytes& bytes) {
   for (size_t done = 0; done < size;) {
     const ssize_t count = ::read(file.get(), bytes.data() + done, std::min<size_t>(size - done, 1 << 30));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail(ErrorKind::data, path, "cannot be read", errno);
+    if (count < 0) fail_file(ErrorKind::data, path, "cannot be read", errno);
     if (count == 0) throw Error(ErrorKind::data, {.where = path, .what = "the file became shorter while it was read"});
     done += static_cast<size_t>(count);
   }
@@ -244,7 +244,7 @@ MappedFile::MappedFile(const std::string& given) {
   size_ = regular_size(file, path);
   if (size_ == 0) return;
   void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (data == MAP_FAILED) fail(ErrorKind::data, path, "cannot be mapped", errno);
+  if (data == MAP_FAILED) fail_file(ErrorKind::data, path, "cannot be mapped", errno);
   data_ = static_cast<const std::byte*>(data);
 }
 

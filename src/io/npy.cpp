@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMaxHeader = 1 << 16;
 
-[[noreturn]] void fail(const std::string& where, std::string what, std::string got = "", std::string expected = "") {
+[[noreturn]] void fail_npy(const std::string& where, std::string what, std::string got = "", std::string expected = "") {
   throw Error(ErrorKind::data, {.where = where, .what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
 
@@ -39,15 +39,15 @@ class HeaderReader {
       const std::string key = quoted();
       expect(':');
       bool& seen = key == "descr" ? descr : key == "fortran_order" ? order : key == "shape" ? shape : unknown(key);
-      if (seen) fail(where_, "the header has '" + key + "' twice");
+      if (seen) fail_npy(where_, "the header has '" + key + "' twice");
       seen = true;
       if (key == "descr") read_type(header);
       else if (key == "fortran_order") header.fortran = boolean();
       else read_shape(header);
-      if (!accept(',') && peek() != '}') fail(where_, "the header is not a NumPy header");
+      if (!accept(',') && peek() != '}') fail_npy(where_, "the header is not a NumPy header");
     }
     skip();
-    if (at_ != text_.size() || !descr || !order || !shape) fail(where_, "the header is not a NumPy header");
+    if (at_ != text_.size() || !descr || !order || !shape) fail_npy(where_, "the header is not a NumPy header");
     return header;
   }
 
@@ -65,15 +65,15 @@ class HeaderReader {
     return true;
   }
   void expect(char c) {
-    if (!accept(c)) fail(where_, std::string("the header is not a NumPy header: '") + c + "' is missing");
+    if (!accept(c)) fail_npy(where_, std::string("the header is not a NumPy header: '") + c + "' is missing");
   }
-  [[noreturn]] bool& unknown(const std::string& key) { fail(where_, "the header has an unknown key '" + key.substr(0, 40) + "'"); }
+  [[noreturn]] bool& unknown(const std::string& key) { fail_npy(where_, "the header has an unknown key '" + key.substr(0, 40) + "'"); }
 
   std::string quoted() {
     const char quote = peek();
-    if (quote != '\'' && quote != '"') fail(where_, "the type is not a plain one: structured arrays cannot be read");
+    if (quote != '\'' && quote != '"') fail_npy(where_, "the type is not a plain one: structured arrays cannot be read");
     const size_t end = text_.find(quote, at_ + 1);
-    if (end == text_.npos) fail(where_, "the header ends inside a string");
+    if (end == text_.npos) fail_npy(where_, "the header ends inside a string");
     std::string value(text_.substr(at_ + 1, end - at_ - 1));
     at_ = end + 1;
     return value;
@@ -86,7 +86,7 @@ class HeaderReader {
         at_ += word.size();
         return value;
       }
-    fail(where_, "'fortran_order' is neither True nor False");
+    fail_npy(where_, "'fortran_order' is neither True nor False");
   }
 
   void read_type(Header& header) {
@@ -100,22 +100,22 @@ class HeaderReader {
         header.big_endian = descr[0] == '>';
         return;
       }
-    fail(where_, "the element type cannot be read", "'" + descr.substr(0, 40) + "'", "bool, integers or floating point up to 64 bits");
+    fail_npy(where_, "the element type cannot be read", "'" + descr.substr(0, 40) + "'", "bool, integers or floating point up to 64 bits");
   }
 
   void read_shape(Header& header) {
     expect('(');
     while (!accept(')')) {
       if (header.dims.size() == static_cast<size_t>(kMaxRank))
-        fail(where_, "the array has too many dimensions", "", "at most " + std::to_string(kMaxRank));
+        fail_npy(where_, "the array has too many dimensions", "", "at most " + std::to_string(kMaxRank));
       int64_t dim = 0;
       size_t digits = 0;
       for (skip(); at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_, ++digits)
         if (__builtin_mul_overflow(dim, 10, &dim) || __builtin_add_overflow(dim, text_[at_] - '0', &dim))
-          fail(where_, "a dimension is too large");
-      if (digits == 0) fail(where_, "the shape is not a list of sizes");
+          fail_npy(where_, "a dimension is too large");
+      if (digits == 0) fail_npy(where_, "the shape is not a list of sizes");
       header.dims.push_back(dim);
-      if (!accept(',') && peek() != ')') fail(where_, "the shape is not a list of sizes");
+      if (!accept(',') && peek() != ')') fail_npy(where_, "the shape is not a list of sizes");
     }
   }
 
@@ -131,7 +131,7 @@ Dtype type_of(const Header& header) {
   return header.width == 8 ? Dtype::i64 : Dtype::i32;
 }
 
-uint64_t load(const std::byte* p, const Header& header) {
+uint64_t load_npy(const std::byte* p, const Header& header) {
   uint64_t value = 0;
   for (size_t i = 0; i < header.width; ++i) {
     const size_t from_low = header.big_endian ? header.width - 1 - i : i;
@@ -163,10 +163,10 @@ void copy_elements(const Header& header, std::span<const std::byte> data, Tensor
   }
   int64_t source = 0;
   for (int64_t i = 0; i < n; ++i) {
-    uint64_t value = load(data.data() + static_cast<size_t>(source) * header.width, header);
+    uint64_t value = load_npy(data.data() + static_cast<size_t>(source) * header.width, header);
     if (header.kind == 'b') value = value != 0;
     if (header.kind == 'u' && header.width == 8 && value > static_cast<uint64_t>(INT64_MAX))
-      fail(where, "element " + std::to_string(i) + " does not fit into 64 signed bits", std::to_string(value));
+      fail_npy(where, "element " + std::to_string(i) + " does not fit into 64 signed bits", std::to_string(value));
     std::memcpy(to + static_cast<size_t>(i) * wide, &value, wide);
     for (int d = rank - 1; d >= 0; --d) {
       const auto k = static_cast<size_t>(d);
@@ -182,27 +182,28 @@ void copy_elements(const Header& header, std::span<const std::byte> data, Tensor
 
 Tensor parse_npy(std::span<const std::byte> bytes, const std::string& where) {
   const std::string_view text = as_text(bytes);
-  if (!text.starts_with("\x93NUMPY")) fail(where, "the magic number at byte 0 is not NumPy's");
-  if (bytes.size() < 10) fail(where, "the file is cut short at byte " + std::to_string(bytes.size()));
+  if (!text.starts_with("\x93NUMPY")) fail_npy(where, "the magic number at byte 0 is not NumPy's");
+  if (bytes.size() < 10) fail_npy(where, "the file is cut short at byte " + std::to_string(bytes.size()));
   const int version = text[6];
-  if (version < 1 || version > 3) fail(where, "the version at byte 6 is unknown", std::to_string(version), "1, 2 or 3");
+  if (version < 1 || version > 3) fail_npy(where, "the version at byte 6 is unknown", std::to_string(version), "1, 2 or 3");
   const size_t prefix = version == 1 ? 10 : 12;
   uint32_t length = 0;
-  if (bytes.size() < prefix) fail(where, "the file is cut short at byte " + std::to_string(bytes.size()));
+  if (bytes.size() < prefix) fail_npy(where, "the file is cut short at byte " + std::to_string(bytes.size()));
   std::memcpy(&length, bytes.data() + 8, prefix - 8);
-  if (length > kMaxHeader) fail(where, "the header is too long", std::to_string(length), "at most " + std::to_string(kMaxHeader));
+  if (length > kMaxHeader) fail_npy(where, "the header is too long", std::to_string(length), "at most " + std::to_string(kMaxHeader));
   if (bytes.size() - prefix < length)
-    fail(where, "the file is cut short at byte " + std::to_string(bytes.size()), "", "a header of " + std::to_string(length) + " bytes");
+    fail_npy(where, "the file is cut short at byte " + std::to_string(bytes.size()), "",
+             "a header of " + std::to_string(length) + " bytes");
   const Header header = HeaderReader(text.substr(prefix, length), where).read();
   const std::span<const std::byte> data = bytes.subspan(prefix + length);
   const std::optional<int64_t> count = count_elements(header.dims);
-  if (!count) fail(where, "the array is too large");
+  if (!count) fail_npy(where, "the array is too large");
   const uint64_t size = static_cast<uint64_t>(*count) * header.width;
   if (data.size() != size)
-    fail(where,
-         data.size() < size ? "the file is cut short at byte " + std::to_string(bytes.size())
-                            : "something follows the data at byte " + std::to_string(bytes.size() - data.size() + size),
-         std::to_string(data.size()) + " bytes of data", std::to_string(size) + " for " + Shape(header.dims).text());
+    fail_npy(where,
+             data.size() < size ? "the file is cut short at byte " + std::to_string(bytes.size())
+                                : "something follows the data at byte " + std::to_string(bytes.size() - data.size() + size),
+             std::to_string(data.size()) + " bytes of data", std::to_string(size) + " for " + Shape(header.dims).text());
   Tensor tensor(type_of(header), Shape(header.dims));
   copy_elements(header, data, tensor, where);
   return tensor;

@@ -12,7 +12,7 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kMostHeaderBytes = uint64_t{16} << 20;
+constexpr uint64_t kMostSafetensorsHeaderBytes = uint64_t{16} << 20;
 constexpr size_t kMostTensors = 65536;
 constexpr char kBlank[] = "00000000000000000000000000000000";  // where the digest goes while it is computed
 
@@ -29,7 +29,7 @@ constexpr std::array<DtypeName, 8> kDtypes = {{{Dtype::f32, "F32"},
                                                {Dtype::u8, "U8"},
                                                {Dtype::boolean, "BOOL"}}};
 
-[[noreturn]] void damaged(const std::string& where, std::string what, std::string got = "", std::string expected = "") {
+[[noreturn]] void safetensors_damaged(const std::string& where, std::string what, std::string got = "", std::string expected = "") {
   throw Error(ErrorKind::model, {.where = where,
                                  .what = std::move(what),
                                  .got = std::move(got),
@@ -76,13 +76,13 @@ std::string digest_of(std::string_view header, std::span<const std::span<const s
   return hash.hex();
 }
 
-struct Pieces {
+struct SafetensorsPieces {
   std::string head;  // length and header, digest filled in
   std::vector<std::span<const std::byte>> all;
 };
 
-Pieces pieces_of(std::span<const NamedTensor> tensors, const Metadata& metadata) {
-  Pieces pieces;
+SafetensorsPieces pieces_of(std::span<const NamedTensor> tensors, const Metadata& metadata) {
+  SafetensorsPieces pieces;
   std::string header = header_text(tensors, metadata);
   std::vector<std::span<const std::byte>> data;
   for (const auto& [name, tensor] : tensors) data.push_back({static_cast<const std::byte*>(tensor.view().data), tensor.bytes()});
@@ -103,35 +103,35 @@ struct Entry {
   uint64_t begin = 0, end = 0;
 };
 
-Entry read_entry(const std::string& name, const Json& json, const std::string& where) {
+Entry read_safetensors_entry(const std::string& name, const Json& json, const std::string& where) {
   const std::string at = where + ": tensor '" + name + "'";
   Entry entry{.name = name};
-  if (!json.is_object()) damaged(at, "is no object", json.type_name());
+  if (!json.is_object()) safetensors_damaged(at, "is no object", json.type_name());
   const Json* dtype = json.find("dtype");
   const Json* shape = json.find("shape");
   const Json* offsets = json.find("data_offsets");
   if (!dtype || !dtype->is_string() || !shape || !shape->is_array() || !offsets || !offsets->is_array() || json.as_object().size() != 3)
-    damaged(at, "must have exactly the keys dtype, shape and data_offsets");
+    safetensors_damaged(at, "must have exactly the keys dtype, shape and data_offsets");
   const auto known = std::find_if(kDtypes.begin(), kDtypes.end(), [&](const DtypeName& d) { return dtype->as_string() == d.name; });
-  if (known == kDtypes.end()) damaged(at, "has an unknown dtype", dtype->as_string());
+  if (known == kDtypes.end()) safetensors_damaged(at, "has an unknown dtype", dtype->as_string());
   entry.dtype = known->dtype;
   if (shape->as_array().size() > static_cast<size_t>(kMaxRank))
-    damaged(at, "has too many dimensions", std::to_string(shape->as_array().size()));
+    safetensors_damaged(at, "has too many dimensions", std::to_string(shape->as_array().size()));
   for (const Json& dim : shape->as_array()) {
-    if (!dim.is_int() || dim.as_int() < 0) damaged(at, "has a dimension that is no size", dim.dump());
+    if (!dim.is_int() || dim.as_int() < 0) safetensors_damaged(at, "has a dimension that is no size", dim.dump());
     entry.dims.push_back(dim.as_int());
   }
   const std::optional<int64_t> count = count_elements(entry.dims);
-  if (!count) damaged(at, "is too large to be", shape->dump());
+  if (!count) safetensors_damaged(at, "is too large to be", shape->dump());
   const uint64_t bytes = static_cast<uint64_t>(*count) * dtype_bytes(entry.dtype);
   const auto& range = offsets->as_array();
   if (range.size() != 2 || !range[0].is_int() || !range[1].is_int() || range[0].as_int() < 0 || range[1].as_int() < range[0].as_int())
-    damaged(at, "has data_offsets that are no range", offsets->dump());
+    safetensors_damaged(at, "has data_offsets that are no range", offsets->dump());
   entry.begin = static_cast<uint64_t>(range[0].as_int());
   entry.end = static_cast<uint64_t>(range[1].as_int());
   if (entry.end - entry.begin != bytes)
-    damaged(at, "has data of another size than its shape", std::to_string(entry.end - entry.begin) + " bytes",
-            std::to_string(bytes) + " bytes");
+    safetensors_damaged(at, "has data of another size than its shape", std::to_string(entry.end - entry.begin) + " bytes",
+                        std::to_string(bytes) + " bytes");
   return entry;
 }
 
@@ -142,19 +142,20 @@ void check_layout(std::vector<Entry> entries, uint64_t data_bytes, const std::st
   uint64_t next = 0;
   for (const Entry& entry : entries) {
     if (entry.begin != next)
-      damaged(where + ": tensor '" + entry.name + "'", entry.begin < next ? "overlaps the one before it" : "leaves a hole before it",
-              "offset " + std::to_string(entry.begin), std::to_string(next));
+      safetensors_damaged(where + ": tensor '" + entry.name + "'",
+                          entry.begin < next ? "overlaps the one before it" : "leaves a hole before it",
+                          "offset " + std::to_string(entry.begin), std::to_string(next));
     next = entry.end;
   }
   if (next != data_bytes)
-    damaged(where, next > data_bytes ? "is truncated" : "has bytes after the last tensor", std::to_string(data_bytes) + " bytes of data",
-            std::to_string(next));
+    safetensors_damaged(where, next > data_bytes ? "is truncated" : "has bytes after the last tensor",
+                        std::to_string(data_bytes) + " bytes of data", std::to_string(next));
 }
 
 }  // namespace
 
 Bytes safetensors_bytes(std::span<const NamedTensor> tensors, const Metadata& metadata) {
-  Pieces pieces = pieces_of(tensors, metadata);
+  SafetensorsPieces pieces = pieces_of(tensors, metadata);
   pieces.all[0] = as_bytes(pieces.head);
   Bytes bytes;
   for (const auto& piece : pieces.all) bytes.insert(bytes.end(), piece.begin(), piece.end());
@@ -162,7 +163,7 @@ Bytes safetensors_bytes(std::span<const NamedTensor> tensors, const Metadata& me
 }
 
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors, const Metadata& metadata) {
-  Pieces pieces = pieces_of(tensors, metadata);
+  SafetensorsPieces pieces = pieces_of(tensors, metadata);
   pieces.all[0] = as_bytes(pieces.head);
   write_file(path, pieces.all);
 }
@@ -175,42 +176,44 @@ const Tensor* Safetensors::find(std::string_view name) const {
 
 Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& where) {
   uint64_t length = 0;
-  if (bytes.size() < sizeof length) damaged(where, "is too short", std::to_string(bytes.size()) + " bytes", "at least 8");
+  if (bytes.size() < sizeof length) safetensors_damaged(where, "is too short", std::to_string(bytes.size()) + " bytes", "at least 8");
   std::memcpy(&length, bytes.data(), sizeof length);
-  if (length > kMostHeaderBytes)
-    damaged(where, "has a header that is too long", std::to_string(length) + " bytes", "at most " + std::to_string(kMostHeaderBytes));
-  if (length > bytes.size() - sizeof length) damaged(where, "is truncated inside its header", std::to_string(bytes.size()) + " bytes");
+  if (length > kMostSafetensorsHeaderBytes)
+    safetensors_damaged(where, "has a header that is too long", std::to_string(length) + " bytes",
+                        "at most " + std::to_string(kMostSafetensorsHeaderBytes));
+  if (length > bytes.size() - sizeof length)
+    safetensors_damaged(where, "is truncated inside its header", std::to_string(bytes.size()) + " bytes");
   std::string header(as_text(bytes.subspan(sizeof length, length)));
   const std::span<const std::byte> data = bytes.subspan(sizeof length + length);
 
   // A tensor's entry is at most this many values: itself, its type, two lists, dimensions and two offsets.
   constexpr size_t kMostValues = kMostTensors * (6 + kMaxRank) + 4096;
   const Json json = Json::parse(header, where + ": header", kMostValues);
-  if (!json.is_object()) damaged(where, "has a header that is no object", json.type_name());
+  if (!json.is_object()) safetensors_damaged(where, "has a header that is no object", json.type_name());
   Safetensors file;
   std::vector<Entry> entries;
   for (const auto& [name, value] : json.as_object()) {
     if (name != "__metadata__") {
-      entries.push_back(read_entry(name, value, where));
+      entries.push_back(read_safetensors_entry(name, value, where));
       continue;
     }
-    if (!value.is_object()) damaged(where, "has metadata that are no object", value.type_name());
+    if (!value.is_object()) safetensors_damaged(where, "has metadata that are no object", value.type_name());
     for (const auto& [key, text] : value.as_object()) {
-      if (!text.is_string()) damaged(where, "has a metadata value that is no string", key);
+      if (!text.is_string()) safetensors_damaged(where, "has a metadata value that is no string", key);
       file.metadata[key] = text.as_string();
     }
   }
   if (entries.size() > kMostTensors)
-    damaged(where, "has too many tensors", std::to_string(entries.size()), "at most " + std::to_string(kMostTensors));
+    safetensors_damaged(where, "has too many tensors", std::to_string(entries.size()), "at most " + std::to_string(kMostTensors));
   check_layout(entries, data.size(), where);
   if (const auto digest = file.metadata.find("xxh3"); digest != file.metadata.end()) {
     const size_t place = digest_place(header, digest->second);
     if (place == std::string::npos || digest->second.size() != sizeof kBlank - 1)
-      damaged(where, "has a digest that is none", digest->second);
+      safetensors_damaged(where, "has a digest that is none", digest->second);
     header.replace(place, sizeof kBlank - 1, kBlank);
     const std::span<const std::byte> pieces[] = {data};
     const std::string actual = digest_of(header, pieces);
-    if (actual != digest->second) damaged(where, "does not match its digest", actual, digest->second);
+    if (actual != digest->second) safetensors_damaged(where, "does not match its digest", actual, digest->second);
   }
   for (const Entry& entry : entries) {
     Tensor tensor(entry.dtype, Shape(entry.dims));

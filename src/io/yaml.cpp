@@ -64,25 +64,25 @@ std::string json_number(std::string_view text) {
   return sign + whole + fraction + exponent;
 }
 
-std::string text_of(const unsigned char* text) { return text == nullptr ? "" : reinterpret_cast<const char*>(text); }
+std::string yaml_text_of(const unsigned char* text) { return text == nullptr ? "" : reinterpret_cast<const char*>(text); }
 
-std::string place(std::string_view where, const yaml_mark_t& mark) {
+std::string yaml_place(std::string_view where, const yaml_mark_t& mark) {
   return std::string(where) + ":" + std::to_string(mark.line + 1) + ":" + std::to_string(mark.column + 1);
 }
 
-class Reader {
+class YamlReader {
  public:
-  Reader(std::string_view text, std::string_view where, size_t max_values) : where_(where), left_(max_values) {
+  YamlReader(std::string_view text, std::string_view where, size_t max_values) : where_(where), left_(max_values) {
     if (!yaml_parser_initialize(&parser_)) throw Error(ErrorKind::resources, {.what = "not enough memory for libyaml"});
     yaml_parser_set_encoding(&parser_, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text.data()), text.size());
   }
-  ~Reader() {
+  ~YamlReader() {
     yaml_event_delete(&event_);
     yaml_parser_delete(&parser_);
   }
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
+  YamlReader(const YamlReader&) = delete;
+  YamlReader& operator=(const YamlReader&) = delete;
 
   Json read() {
     for (;;) {
@@ -118,12 +118,12 @@ class Reader {
     yaml_event_delete(&event_);
     event_ = {};
     if (yaml_parser_parse(&parser_, &event_)) return;
-    throw Error(ErrorKind::model, {.where = place(where_, parser_.problem_mark),
+    throw Error(ErrorKind::model, {.where = yaml_place(where_, parser_.problem_mark),
                                    .what = std::string("not YAML: ") + (parser_.problem != nullptr ? parser_.problem : "unreadable")});
   }
 
   [[noreturn]] void fail(std::string what) const {
-    throw Error(ErrorKind::model, {.where = place(where_, event_.start_mark), .what = std::move(what)});
+    throw Error(ErrorKind::model, {.where = yaml_place(where_, event_.start_mark), .what = std::move(what)});
   }
 
   void refuse_tag(const unsigned char* tag) const {
@@ -142,7 +142,7 @@ class Reader {
     if (key_comes()) fail("a key must be a plain string");
     const auto found = anchors_.find(name);
     if (found == anchors_.end())
-      throw Error(ErrorKind::model, {.where = place(where_, event_.start_mark),
+      throw Error(ErrorKind::model, {.where = yaml_place(where_, event_.start_mark),
                                      .what = "there is no value with the anchor '" + name + "' before it",
                                      .hint = "write &" + name + " before the value that is meant"});
     const Extent extent = extent_of(found->second);
@@ -156,7 +156,7 @@ class Reader {
   void scalar() {
     const auto& data = event_.data.scalar;
     refuse_tag(data.tag);
-    const std::string anchor = text_of(data.anchor);
+    const std::string anchor = yaml_text_of(data.anchor);
     std::string text(reinterpret_cast<const char*>(data.value), data.length);
     const bool plain = data.style == YAML_PLAIN_SCALAR_STYLE;
     if (key_comes()) {
@@ -180,7 +180,7 @@ class Reader {
     for (const char* name : {".inf", ".Inf", ".INF", ".nan", ".NaN", ".NAN"})
       if (text == name || text == std::string("-") + name || text == std::string("+") + name) fail("infinity and NaN are not allowed");
     const std::string number = json_number(text);
-    return number.empty() ? Json(std::move(text)) : Json::parse(number, place(where_, event_.start_mark));
+    return number.empty() ? Json(std::move(text)) : Json::parse(number, yaml_place(where_, event_.start_mark));
   }
 
   void count() {
@@ -193,7 +193,7 @@ class Reader {
     if (key_comes()) fail("a key must be a plain string");
     if (stack_.size() == kMaxDepth) fail("mappings and sequences are nested deeper than " + std::to_string(kMaxDepth));
     count();
-    stack_.push_back({.value = std::move(value), .key = {}, .keys = {}, .anchor = text_of(anchor)});
+    stack_.push_back({.value = std::move(value), .key = {}, .keys = {}, .anchor = yaml_text_of(anchor)});
   }
 
   void close() {
@@ -230,6 +230,6 @@ class Reader {
 
 }  // namespace
 
-Json parse_yaml(std::string_view text, std::string_view where, size_t max_values) { return Reader(text, where, max_values).read(); }
+Json parse_yaml(std::string_view text, std::string_view where, size_t max_values) { return YamlReader(text, where, max_values).read(); }
 
 }  // namespace perigee

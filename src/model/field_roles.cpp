@@ -7,16 +7,16 @@
 namespace perigee {
 namespace {
 
-struct Kind {
+struct FieldRolesKind {
   const char* key;
   const char* text;
   FieldRole role;
 };
-constexpr Kind kKinds[] = {
+constexpr FieldRolesKind kKinds[] = {
     {"lengths", "a length", FieldRole::length}, {"masks", "a mask", FieldRole::mask}, {"weights", "a weight", FieldRole::weight}};
 
-const char* text_of(FieldRole role) {
-  return std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& kind) { return kind.role == role; })->text;
+const char* field_roles_text_of(FieldRole role) {
+  return std::find_if(std::begin(kKinds), std::end(kKinds), [&](const FieldRolesKind& kind) { return kind.role == role; })->text;
 }
 
 std::vector<NetworkInput> targets_of(const ModelSpec& spec) {
@@ -25,7 +25,7 @@ std::vector<NetworkInput> targets_of(const ModelSpec& spec) {
   return targets;
 }
 
-const NetworkInput* named(const std::vector<NetworkInput>& fields, const std::string& name) {
+const NetworkInput* field_roles_named(const std::vector<NetworkInput>& fields, const std::string& name) {
   const auto found = std::find_if(fields.begin(), fields.end(),
                                   [&](const NetworkInput& field) { return field.name == name && field.role == FieldRole::none; });
   return found == fields.end() ? nullptr : &*found;
@@ -36,10 +36,10 @@ class Roles {
   Roles(const DataSource& source, ModelSpec* spec) : source_(source), spec_(*spec), targets_(targets_of(*spec)) {}
 
   // False: `of` is no field of the job.
-  bool add(const Kind& kind, const std::string& name, const std::string& of, const std::string& where) {
+  bool add(const FieldRolesKind& kind, const std::string& name, const std::string& of, const std::string& where) {
     const Field& field = source_.fields()[static_cast<size_t>(field_index(source_, name))];
     const NetworkInput role{.name = name, .type = {field.dtype, field.shape}, .role = kind.role, .of = of};
-    const NetworkInput *input = named(spec_.inputs, of), *target = named(targets_, of);
+    const NetworkInput *input = field_roles_named(spec_.inputs, of), *target = field_roles_named(targets_, of);
     if (kind.role == FieldRole::weight) input = nullptr;
     if (!input && !target) return false;
     if (has(kind.role, of)) return true;
@@ -49,7 +49,7 @@ class Roles {
     return true;
   }
 
-  void add_to_all_targets(const Kind& kind, const std::string& name, const std::string& where) {
+  void add_to_all_targets(const FieldRolesKind& kind, const std::string& name, const std::string& where) {
     for (const NetworkInput& target : targets_) add(kind, name, target.name, where);
   }
 
@@ -76,7 +76,7 @@ class Roles {
   std::vector<NetworkInput> found_inputs_;
 };
 
-void read_key(const Config& data, const Kind& kind, Roles* roles) {
+void read_key(const Config& data, const FieldRolesKind& kind, Roles* roles) {
   const Json* given = data.raw(kind.key);
   const std::string where = data.where() + "." + kind.key;
   if (!given || given->is_null()) return;
@@ -102,7 +102,7 @@ void read_key(const Config& data, const Kind& kind, Roles* roles) {
 void check_role(const NetworkInput& role, const NetworkInput& of, const std::string& where) {
   const Shape &own = role.type.shape, &about = of.type.shape;
   const auto fail = [&](std::string expected) {
-    throw Error(ErrorKind::model, {where, "field '" + role.name + "' cannot be " + text_of(role.role) + " of '" + of.name + "'",
+    throw Error(ErrorKind::model, {where, "field '" + role.name + "' cannot be " + field_roles_text_of(role.role) + " of '" + of.name + "'",
                                    role.type.text(), std::move(expected)});
   };
   if (role.role != FieldRole::weight && about.rank() == 0)
@@ -119,9 +119,9 @@ void check_role(const NetworkInput& role, const NetworkInput& of, const std::str
 
 void add_field_roles(const Config& data, const DataSource& source, ModelSpec* spec) {
   Roles roles(source, spec);
-  for (const Kind& kind : kKinds) read_key(data, kind, &roles);
+  for (const FieldRolesKind& kind : kKinds) read_key(data, kind, &roles);
   for (const Field& field : source.fields())
-    for (const Kind& kind : kKinds) {
+    for (const FieldRolesKind& kind : kKinds) {
       if (field.role != kind.role) continue;
       if (field.of.empty()) roles.add_to_all_targets(kind, field.name, source.traits().description);
       else roles.add(kind, field.name, field.of, source.traits().description);

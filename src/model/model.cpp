@@ -265,7 +265,7 @@ int64_t steps_at_once(const std::vector<NetworkInput>& inputs) {
   return shape.rank() > 0 ? shape[shape.rank() - 1] : 0;
 }
 
-std::vector<NetworkInput> of_one_step(std::vector<NetworkInput> inputs, int stepped) {
+std::vector<NetworkInput> model_of_one_step(std::vector<NetworkInput> inputs, int stepped) {
   Shape& shape = inputs.at(static_cast<size_t>(stepped)).type.shape;
   shape = shape.with(shape.rank() - 1, 1);
   return inputs;
@@ -429,7 +429,7 @@ Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend, std
   const ModelSpec spec = steps > 0 ? with_steps(spec_, steps) : spec_;
   Graph graph;
   const int stepped = carry == Carry::all ? std::max(stepped_input(spec, output_types_[0].shape), 0) : 0;
-  const std::vector<NetworkInput> inputs = carry == Carry::all ? of_one_step(spec.inputs, stepped) : spec.inputs;
+  const std::vector<NetworkInput> inputs = carry == Carry::all ? model_of_one_step(spec.inputs, stepped) : spec.inputs;
   const BuiltNetwork built =
       network_.build(graph, inputs,
                      {.batch = batch,

@@ -21,7 +21,7 @@ std::string number_text(double value) {
   return std::trunc(value) == value && std::fabs(value) < 1e15 ? std::to_string(static_cast<int64_t>(value)) : Json(value).dump();
 }
 
-int64_t last_axis(const Shape& shape) { return shape.rank() > 0 ? shape[shape.rank() - 1] : 1; }
+int64_t step_weights_last_axis(const Shape& shape) { return shape.rank() > 0 ? shape[shape.rank() - 1] : 1; }
 
 // A number of the part that it may not have.
 bool is_wrong(FieldRole role, int64_t steps, double value) {
@@ -37,7 +37,7 @@ StepWeights::StepWeights(const Model& model, const DataSource& source) {
   const auto part_of = [&](const NetworkInput& role, const Type& of) {
     return Part{.field = static_cast<size_t>(field_index(source, role.name)),
                 .role = role.role,
-                .steps = last_axis(of.shape),
+                .steps = step_weights_last_axis(of.shape),
                 .elements = role.type.shape.elements(),
                 .of = role.of};
   };
@@ -47,7 +47,7 @@ StepWeights::StepWeights(const Model& model, const DataSource& source) {
         inputs_.push_back(part_of(role, input.type));
   if (spec.target.name.empty() || spec.loss.is_null()) return;
   const auto add_head = [&](const NetworkInput& target, const Json& loss, const Type& output) {
-    Head head{.field = static_cast<size_t>(field_index(source, target.name)), .steps = last_axis(target.type.shape)};
+    Head head{.field = static_cast<size_t>(field_index(source, target.name)), .steps = step_weights_last_axis(target.type.shape)};
     head.ignored = ignored_class(loss);
     bool by_step = false;
     for (const NetworkInput& role : spec.target_roles)

@@ -8,9 +8,9 @@ namespace {
 
 Value op(const char* name, Value x) { return x.graph().apply(name, {x}); }
 Value op(const char* name, Value a, Value b) { return a.graph().apply(name, {a, b}); }
-Value number(Value like, double value) { return like.graph().constant(value, {like.dtype(), Shape()}); }
-Value positive(Value x) { return greater(x, number(x, 0)); }
-Value clipped(Value x, double low, double high) { return minimum(maximum(x, number(x, low)), number(x, high)); }
+Value activations_number(Value like, double value) { return like.graph().constant(value, {like.dtype(), Shape()}); }
+Value positive(Value x) { return greater(x, activations_number(x, 0)); }
+Value clipped(Value x, double low, double high) { return minimum(maximum(x, activations_number(x, low)), activations_number(x, high)); }
 
 Value softmax_like(const char* name, const Config& options, Value x) {
   Json attrs = Json::object();
@@ -19,7 +19,7 @@ Value softmax_like(const char* name, const Config& options, Value x) {
 }
 
 // x where positive, else alpha (exp(x) - 1). The minimum keeps exp of large x, which is not used, from overflowing.
-Value exponential_linear(Value x, double alpha) { return where(positive(x), x, alpha * op("expm1", minimum(x, number(x, 0)))); }
+Value exponential_linear(Value x, double alpha) { return where(positive(x), x, alpha * op("expm1", minimum(x, activations_number(x, 0)))); }
 
 // Hendrycks and Gimpel 2016; the two approximations are theirs.
 Value gelu(LayerContext&, const Config& options, Value x) {
@@ -39,7 +39,7 @@ Value rational_tanh(LayerContext&, const Config&, Value x) {
 // Slopes drawn in training, their mean otherwise. Xu et al. 2015.
 Value randomized_relu(LayerContext& context, const Config& options, Value x) {
   const double low = options.number("low", 1.0 / 8), high = options.number("high", 1.0 / 3);
-  Value slope = number(x, (low + high) / 2);
+  Value slope = activations_number(x, (low + high) / 2);
   if (context.training()) {
     Json attrs = Json::object();
     attrs.set("stream", context.random_stream("rrelu"));
@@ -108,7 +108,7 @@ const ActivationDef kActivations[] = {
     {"tanh", "tanh(x)", PERIGEE_FORMULA(tanh(x))},
     {"thresholded_relu",
      "x above theta, else 0; theta = 1",
-     PERIGEE_FORMULA_WITH(where(op("greater", x, number(x, options.number("theta"))), x, number(x, 0))),
+     PERIGEE_FORMULA_WITH(where(op("greater", x, activations_number(x, options.number("theta"))), x, activations_number(x, 0))),
      {.options = kThreshold}},
 };
 

@@ -8,7 +8,7 @@
 namespace perigee {
 namespace {
 
-[[noreturn]] void refuse(Error::Parts parts) { throw Error(ErrorKind::model, std::move(parts)); }
+[[noreturn]] void refuse_describe(Error::Parts parts) { throw Error(ErrorKind::model, std::move(parts)); }
 
 std::string brief(const Json& json) {
   std::string text = json.dump();
@@ -24,10 +24,10 @@ std::string position_of(const Json& layer, const std::string& where) {
 void check_name(const std::string& name, const std::string& where) {
   const auto allowed = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-'; };
   if (!name.empty() && name.size() <= 100 && std::all_of(name.begin(), name.end(), allowed)) return;
-  refuse({.where = where,
-          .what = "this name cannot be used",
-          .got = "'" + name.substr(0, 100) + "'",
-          .expected = "1 to 100 letters, digits, '_' or '-'"});
+  refuse_describe({.where = where,
+                   .what = "this name cannot be used",
+                   .got = "'" + name.substr(0, 100) + "'",
+                   .expected = "1 to 100 letters, digits, '_' or '-'"});
 }
 
 // All but the name and the scope, which depend on the neighbours.
@@ -39,11 +39,12 @@ LayerText read_layer(const Json& json, const std::string& where) {
     layer.json.set("type", json);
   }
   if (!layer.json.is_object())
-    refuse({.where = where, .what = "this must be a layer", .got = brief(json), .expected = "an object or a layer's name"});
+    refuse_describe({.where = where, .what = "this must be a layer", .got = brief(json), .expected = "an object or a layer's name"});
   layer.at = position_of(layer.json, where);
   const Json* type = layer.json.find("type");
   if (type == nullptr || !type->is_string())
-    refuse({.where = layer.at, .what = "a layer needs a 'type'", .got = brief(layer.json), .expected = "{\"type\": \"dense\", ...}"});
+    refuse_describe(
+        {.where = layer.at, .what = "a layer needs a 'type'", .got = brief(layer.json), .expected = "{\"type\": \"dense\", ...}"});
   try {
     layer.def = &layer_named(type->as_string());
   } catch (const Error& error) {
@@ -51,7 +52,7 @@ LayerText read_layer(const Json& json, const std::string& where) {
   }
   const Json* name = layer.json.find("name");
   if (name != nullptr && !name->is_null()) {
-    if (!name->is_string()) refuse({.where = layer.at, .what = "a layer's 'name' must be a string", .got = brief(*name)});
+    if (!name->is_string()) refuse_describe({.where = layer.at, .what = "a layer's 'name' must be a string", .got = brief(*name)});
     layer.name = name->as_string();
     check_name(layer.name, layer.at);
   }
@@ -63,9 +64,9 @@ void name_layers(std::vector<LayerText*> layers, const std::string& inside) {
   std::set<std::string> taken;
   for (const LayerText* layer : layers)
     if (!layer->name.empty() && !taken.insert(layer->name).second)
-      refuse({.where = layer->at,
-              .what = "two layers are called '" + layer->name + "'",
-              .hint = "names must be unique; leave one out and it gets its own"});
+      refuse_describe({.where = layer->at,
+                       .what = "two layers are called '" + layer->name + "'",
+                       .hint = "names must be unique; leave one out and it gets its own"});
   std::map<std::string, int> counts;
   for (size_t i = 0; i < layers.size(); ++i) {
     LayerText& layer = *layers[i];
@@ -87,7 +88,7 @@ void name_layers(std::vector<LayerText*> layers, const std::string& inside) {
 void check_keys(const Json& description, const std::string& where, const std::vector<std::string>& known) {
   for (const auto& [key, value] : description.as_object())
     if (!key.starts_with('@') && std::find(known.begin(), known.end(), key) == known.end())
-      refuse({.where = where, .what = "unknown key '" + key + "' of a network", .hint = nearest_hint(key, known)});
+      refuse_describe({.where = where, .what = "unknown key '" + key + "' of a network", .hint = nearest_hint(key, known)});
 }
 
 std::vector<std::string> names_at(const Json& description, std::string_view key, const std::string& where) {
@@ -95,10 +96,11 @@ std::vector<std::string> names_at(const Json& description, std::string_view key,
   std::vector<std::string> names;
   if (list != nullptr && list->is_string()) return {list->as_string()};
   if (list == nullptr || !list->is_array() || list->as_array().empty())
-    refuse(
+    refuse_describe(
         {.where = where, .what = "'" + std::string(key) + "' must be a list of names", .got = list == nullptr ? "nothing" : brief(*list)});
   for (const Json& item : list->as_array()) {
-    if (!item.is_string()) refuse({.where = where, .what = "'" + std::string(key) + "' must be a list of names", .got = brief(item)});
+    if (!item.is_string())
+      refuse_describe({.where = where, .what = "'" + std::string(key) + "' must be a list of names", .got = brief(item)});
     names.push_back(item.as_string());
   }
   return names;
@@ -112,7 +114,7 @@ void check_reference(const std::string& text, const GraphText& graph, const std:
   constexpr size_t kListed = 20;
   std::string hint = nearest_hint(name, known), listed;
   for (size_t i = 0; hint.empty() && i < known.size() && known.size() <= kListed; ++i) listed += (i ? ", '" : "one of '") + known[i] + "'";
-  refuse({.where = where, .what = "there is no node or input '" + name + "'", .expected = listed, .hint = hint});
+  refuse_describe({.where = where, .what = "there is no node or input '" + name + "'", .expected = listed, .hint = hint});
 }
 
 // Depth-first from the outputs, with an explicit stack: descriptions may be hostile.
@@ -126,9 +128,9 @@ class Ordering {
     for (const std::string& output : graph_.outputs) visit(output);
     for (size_t i = 0; i < state_.size(); ++i)
       if (state_[i] == State::fresh)
-        refuse({.where = graph_.nodes[i].layer.where(),
-                .what = "no output depends on this node",
-                .hint = "name it in 'outputs', use it, or remove it"});
+        refuse_describe({.where = graph_.nodes[i].layer.where(),
+                         .what = "no output depends on this node",
+                         .hint = "name it in 'outputs', use it, or remove it"});
     return order_;
   }
 
@@ -164,9 +166,9 @@ class Ordering {
       on = on || node == back_to;
       if (on) path += graph_.nodes[node].layer.name + " <- ";
     }
-    refuse({.where = graph_.nodes[back_to].layer.where(),
-            .what = "these nodes need each other: " + path + graph_.nodes[back_to].layer.name,
-            .hint = "a network must not have cycles"});
+    refuse_describe({.where = graph_.nodes[back_to].layer.where(),
+                     .what = "these nodes need each other: " + path + graph_.nodes[back_to].layer.name,
+                     .hint = "a network must not have cycles"});
   }
 
   const GraphText& graph_;
@@ -217,12 +219,12 @@ std::vector<LayerText> read_sequence(const Json& description, const std::string&
   }
   // A Lua table without elements becomes an object in JSON.
   if (!list->is_array() || list->as_array().empty())
-    refuse({.where = at, .what = "a network needs a list of at least one layer", .got = brief(*list)});
+    refuse_describe({.where = at, .what = "a network needs a list of at least one layer", .got = brief(*list)});
   if (list->as_array().size() > kMaxLayers)
-    refuse({.where = at,
-            .what = "a list of layers is too long",
-            .got = std::to_string(list->as_array().size()),
-            .expected = "at most " + std::to_string(kMaxLayers)});
+    refuse_describe({.where = at,
+                     .what = "a list of layers is too long",
+                     .got = std::to_string(list->as_array().size()),
+                     .expected = "at most " + std::to_string(kMaxLayers)});
   std::vector<LayerText> layers;
   for (const Json& item : list->as_array()) layers.push_back(read_layer(item, at));
   std::vector<LayerText*> pointers;
@@ -239,26 +241,27 @@ GraphText read_graph(const Json& description, const std::string& where, const st
   graph.outputs = names_at(description, "outputs", at);
   const Json* nodes = description.find("nodes");
   if (nodes == nullptr || !nodes->is_array() || nodes->as_array().empty() || nodes->as_array().size() > kMaxLayers)
-    refuse({.where = at,
-            .what = "'nodes' must be a list of 1 to " + std::to_string(kMaxLayers) + " nodes",
-            .got = nodes == nullptr ? "nothing" : brief(*nodes)});
+    refuse_describe({.where = at,
+                     .what = "'nodes' must be a list of 1 to " + std::to_string(kMaxLayers) + " nodes",
+                     .got = nodes == nullptr ? "nothing" : brief(*nodes)});
   for (const Json& item : nodes->as_array()) {
     const std::string here = position_of(item, at);
     const Json* layer = item.find("layer");
     if (layer == nullptr)
-      refuse({.where = here,
-              .what = "a node needs a 'layer'",
-              .got = brief(item),
-              .expected = "{\"name\": ..., \"layer\": ..., \"inputs\": [...]}"});
+      refuse_describe({.where = here,
+                       .what = "a node needs a 'layer'",
+                       .got = brief(item),
+                       .expected = "{\"name\": ..., \"layer\": ..., \"inputs\": [...]}"});
     for (const auto& [key, value] : item.as_object())
       if (!key.starts_with('@') && key != "name" && key != "layer" && key != "inputs")
-        refuse({.where = here, .what = "unknown key '" + key + "' of a node", .hint = nearest_hint(key, {"name", "layer", "inputs"})});
+        refuse_describe(
+            {.where = here, .what = "unknown key '" + key + "' of a node", .hint = nearest_hint(key, {"name", "layer", "inputs"})});
     NodeText node{.layer = read_layer(*layer, here), .inputs = names_at(item, "inputs", here)};
     const Json* name = item.find("name");
     if (name != nullptr && name->is_string()) node.layer.name = name->as_string();
     if (!node.layer.name.empty()) check_name(node.layer.name, here);
     if (std::find(graph.inputs.begin(), graph.inputs.end(), node.layer.name) != graph.inputs.end())
-      refuse({.where = here, .what = "a node has the name of the input '" + node.layer.name + "'", .hint = "rename one of them"});
+      refuse_describe({.where = here, .what = "a node has the name of the input '" + node.layer.name + "'", .hint = "rename one of them"});
     graph.nodes.push_back(std::move(node));
   }
   std::vector<LayerText*> layers;
@@ -276,7 +279,7 @@ GraphText read_graph(const Json& description, const std::string& where, const st
 Json read_defaults(const Json& description, const std::string& where) {
   const Json* defaults = description.find("defaults");
   if (defaults == nullptr || defaults->is_null()) return {};
-  if (!defaults->is_object()) refuse({.where = where, .what = "'defaults' must be an object", .got = brief(*defaults)});
+  if (!defaults->is_object()) refuse_describe({.where = where, .what = "'defaults' must be an object", .got = brief(*defaults)});
   std::vector<std::string> known;
   const auto own = [](std::string_view name) { return name == "name" || name == "share" || name == "dropout"; };
   for (const Option& option : common_layer_schema.options)
@@ -285,9 +288,9 @@ Json read_defaults(const Json& description, const std::string& where) {
     for (const Option& option : layer->schema.options) known.push_back(option.name);
   for (const auto& [key, value] : defaults->as_object())
     if (!key.starts_with('@') && std::find(known.begin(), known.end(), key) == known.end())
-      refuse({.where = where,
-              .what = "'defaults' has '" + key + "', which " + (own(key) ? "belongs to one layer" : "no layer takes"),
-              .hint = nearest_hint(key, known)});
+      refuse_describe({.where = where,
+                       .what = "'defaults' has '" + key + "', which " + (own(key) ? "belongs to one layer" : "no layer takes"),
+                       .hint = nearest_hint(key, known)});
   return *defaults;
 }
 

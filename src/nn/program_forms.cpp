@@ -20,13 +20,14 @@ constexpr Option kTriangleOptions[] = {{"diagonal", "integer", "0", "from the ma
 constexpr Option kEinsumOptions[] = {{"formula", "string", nullptr, "\"ij,jk->ik\""}};
 constexpr Option kClassLossOptions[] = {{"label_smoothing", "number", "0", "so much of each class goes to all alike", {0, 1}}};
 
-[[noreturn]] void refuse(std::string what, std::string got, std::string expected = "", std::string hint = "") {
+[[noreturn]] void refuse_program_forms(std::string what, std::string got, std::string expected = "", std::string hint = "") {
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected), .hint = std::move(hint)});
 }
 
 int axis_in(int64_t axis, int rank, Value x) {
   const int64_t at = axis < 0 ? axis + rank : axis;
-  if (at < 0 || at >= rank) refuse("there is no such axis", std::to_string(axis) + " of " + x.type().text(), "", "counted from 0 here");
+  if (at < 0 || at >= rank)
+    refuse_program_forms("there is no such axis", std::to_string(axis) + " of " + x.type().text(), "", "counted from 0 here");
   return static_cast<int>(at);
 }
 
@@ -38,26 +39,26 @@ struct Kept {
 
 int64_t whole(const Json& number, const char* what) {
   if (!number.is_number() || number.as_number() != std::floor(number.as_number()) || std::abs(number.as_number()) > 1e15)
-    refuse(std::string(what) + " of an index is no whole number", number.dump());
+    refuse_program_forms(std::string(what) + " of an index is no whole number", number.dump());
   return static_cast<int64_t>(number.as_number());
 }
 
 // Places count from 1, or from the end with -1; both ends are included.
 Kept kept(const Json& entry, int64_t size, Value x) {
-  if (!entry.is_array() && !entry.is_number()) refuse("an index has places, ranges, [] and \"new\"", entry.dump());
+  if (!entry.is_array() && !entry.is_number()) refuse_program_forms("an index has places, ranges, [] and \"new\"", entry.dump());
   const bool place = entry.is_number();
   const Json::Array list = place ? Json::Array{entry, entry} : entry.as_array();
-  if (list.size() > 3) refuse("a range has a first place, a last one and a step", entry.dump());
+  if (list.size() > 3) refuse_program_forms("a range has a first place, a last one and a step", entry.dump());
   const auto at = [&](size_t i, int64_t fallback) {
     const int64_t number = i < list.size() ? whole(list[i], "a place") : fallback;
     return number < 0 ? number + size + 1 : number;
   };
   const int64_t first = at(0, 1), last = at(1, -1), step = list.size() > 2 ? whole(list[2], "the step") : 1;
-  if (step == 0) refuse("a range's step cannot be 0", entry.dump());
+  if (step == 0) refuse_program_forms("a range's step cannot be 0", entry.dump());
   const int64_t distance = step > 0 ? last - first : first - last;
   if (distance < 0) return {.dimension = !place};
   if (std::min(first, last) < 1 || std::max(first, last) > size)
-    refuse("an index leaves a dimension of " + x.type().text(), entry.dump(), "places from 1 to " + std::to_string(size));
+    refuse_program_forms("an index leaves a dimension of " + x.type().text(), entry.dump(), "places from 1 to " + std::to_string(size));
   const int64_t width = std::abs(step), count = distance / width + 1;
   if (step > 0) return {.start = first - 1, .stop = last, .step = width, .count = count, .dimension = !place};
   return {
@@ -87,7 +88,7 @@ Value index_form(std::span<const Value> operands, const Config& attrs) {
       result.push_back(1);
       continue;
     }
-    if (axis >= x.rank()) refuse("an index has more entries than the value has dimensions", x.type().text());
+    if (axis >= x.rank()) refuse_program_forms("an index has more entries than the value has dimensions", x.type().text());
     const Kept part = kept(entry, x.shape()[axis], x);
     const auto i = static_cast<size_t>(axis);
     start[i] = part.start, stop[i] = part.stop, step[i] = part.step;
@@ -133,7 +134,7 @@ Value swap_form(std::span<const Value> operands, const Config& attrs) {
 template <bool kLower>
 Value triangle_form(std::span<const Value> operands, const Config& attrs) {
   const Value x = operands[0];
-  if (x.rank() < 2) refuse("triangles are of matrices, the last two dimensions", x.type().text());
+  if (x.rank() < 2) refuse_program_forms("triangles are of matrices, the last two dimensions", x.type().text());
   const int64_t rows = x.shape()[x.rank() - 2], columns = x.shape()[x.rank() - 1], diagonal = attrs.integer("diagonal");
   std::vector<uint8_t> mask(static_cast<size_t>(rows * columns));
   for (int64_t row = 0; row < rows; ++row)
@@ -145,7 +146,7 @@ Value triangle_form(std::span<const Value> operands, const Config& attrs) {
 
 Value diagonal_form(std::span<const Value> operands, const Config&) {
   const Value x = operands[0];
-  if (x.rank() < 2) refuse("diagonals are of matrices, the last two dimensions", x.type().text());
+  if (x.rank() < 2) refuse_program_forms("diagonals are of matrices, the last two dimensions", x.type().text());
   const int64_t columns = x.shape()[x.rank() - 1], count = std::min(x.shape()[x.rank() - 2], columns);
   std::vector<int64_t> dims = x.shape().vector();
   dims.pop_back();

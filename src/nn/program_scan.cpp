@@ -15,7 +15,7 @@ namespace {
 constexpr int kMostScanDepth = 4;
 constexpr int64_t kMostSteps = 1'000'000;
 
-constexpr Option kOptions[] = {
+constexpr Option kProgramScanOptions[] = {
     {"carries",
      "integer",
      nullptr,
@@ -28,7 +28,7 @@ constexpr Option kOptions[] = {
     {"mask", "boolean", "false", "the last operand says which steps count; the others carry on what they were given, and give 0"},
     {"body", "table of options", nullptr,
      "inputs, program and outputs of one step: names for the carried values, then the steps' parts of the sequences"}};
-constexpr Schema kSchema{.options = kOptions};
+constexpr Schema kSchema{.options = kProgramScanOptions};
 constexpr Option kBodyOptions[] = {{"inputs", "list of names", nullptr, "what the step calls its operands"},
                                    {"program", "list of {op, in, out, attrs}", nullptr, "ops in order"},
                                    {"outputs", "list of names", nullptr, "what is carried on, then the step's parts of the results"}};

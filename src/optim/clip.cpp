@@ -14,18 +14,18 @@ std::string layer_of(const std::string& parameter) {
   return dot == std::string::npos ? parameter : parameter.substr(0, dot);
 }
 
-constexpr Option kOptions[] = {{"threshold", "number", "1", "the largest value or norm", {1e-30, 1e30}}};
-constexpr Schema kSchema{.options = kOptions};
-constexpr NamedSchema kKinds[] = {{"value", "Each element of the gradient is held within the threshold.", kSchema},
-                                  {"norm", "The whole gradient is scaled down to the threshold.", kSchema},
-                                  {"layer_norm", "Each layer's gradient is scaled down to the threshold.", kSchema},
-                                  {"parameter_norm", "Each tensor's gradient is scaled down to the threshold.", kSchema},
-                                  {"renormalize_layer", "Each layer's gradient is divided by its norm.", kSchema},
-                                  {"renormalize_parameter", "Each tensor's gradient is divided by its norm.", kSchema}};
+constexpr Option kClipOptions[] = {{"threshold", "number", "1", "the largest value or norm", {1e-30, 1e30}}};
+constexpr Schema kSchema{.options = kClipOptions};
+constexpr NamedSchema kClipKinds[] = {{"value", "Each element of the gradient is held within the threshold.", kSchema},
+                                      {"norm", "The whole gradient is scaled down to the threshold.", kSchema},
+                                      {"layer_norm", "Each layer's gradient is scaled down to the threshold.", kSchema},
+                                      {"parameter_norm", "Each tensor's gradient is scaled down to the threshold.", kSchema},
+                                      {"renormalize_layer", "Each layer's gradient is divided by its norm.", kSchema},
+                                      {"renormalize_parameter", "Each tensor's gradient is divided by its norm.", kSchema}};
 
 }  // namespace
 
-std::span<const NamedSchema> clip_kinds() { return kKinds; }
+std::span<const NamedSchema> clip_kinds() { return kClipKinds; }
 
 Clip::Clip(const Json& description, const std::vector<ParamWindow>& windows, std::span<const UpdatePiece> pieces, const std::string& where)
     : pieces_(pieces) {

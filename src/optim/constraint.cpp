@@ -34,14 +34,15 @@ constexpr Option kMinMaxNorm[] = {kMax,
                                   kOn,
                                   kDims};
 constexpr Option kNoNumbers[] = {kOn, kDims};
-constexpr NamedSchema kKinds[] = {{"max_norm", "Longer vectors are shortened to `max`.", {.options = kMaxNorm}},
-                                  {"min_max_norm", "Vectors are made as long as `min` and as short as `max`.", {.options = kMinMaxNorm}},
-                                  {"unit_norm", "Vectors have length 1.", {.options = kNoNumbers}},
-                                  {"non_negative", "What is below 0 becomes 0.", {.options = kNoNumbers}}};
+constexpr NamedSchema kConstraintKinds[] = {
+    {"max_norm", "Longer vectors are shortened to `max`.", {.options = kMaxNorm}},
+    {"min_max_norm", "Vectors are made as long as `min` and as short as `max`.", {.options = kMinMaxNorm}},
+    {"unit_norm", "Vectors have length 1.", {.options = kNoNumbers}},
+    {"non_negative", "What is below 0 becomes 0.", {.options = kNoNumbers}}};
 
 }  // namespace
 
-std::span<const NamedSchema> constraint_kinds() { return kKinds; }
+std::span<const NamedSchema> constraint_kinds() { return kConstraintKinds; }
 
 Constraints::Constraints(const Json& description, const std::vector<ParamWindow>& windows, const std::string& where) {
   for (size_t i = 0; i < windows.size(); ++i) {

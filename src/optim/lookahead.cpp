@@ -7,7 +7,7 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {
+constexpr Option kLookaheadOptions[] = {
     {"every", "integer", "5", "updates of the rule from one move of the slow weights to the next", {1, 1e9}},
     {"share", "number", "0.5", "of the way to the rule's weights, that the slow ones move", {0, 1}},
 };
@@ -22,7 +22,7 @@ void move(T share, int64_t n, T* fast, T* slow) {
 
 }  // namespace
 
-const Schema lookahead_schema{.options = kOptions};
+const Schema lookahead_schema{.options = kLookaheadOptions};
 
 Lookahead::Lookahead(const Json& description, const std::string& where) {
   if (description.is_null()) return;

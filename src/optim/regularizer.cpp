@@ -4,17 +4,17 @@ namespace perigee {
 
 namespace {
 
-constexpr Option kOptions[] = {{"l1", "number or schedule", "0", "times the sum of magnitudes of the weights"},
-                               {"l2", "number or schedule", "0", "times half the sum of squares of the weights"},
-                               {"weight_decay", "number or schedule", "0", "share of each weight that a step takes away"},
-                               {"l1_bias", "number or schedule", "0", "as l1, of biases"},
-                               {"l2_bias", "number or schedule", "0", "as l2, of biases"},
-                               {"weight_decay_bias", "number or schedule", "0", "as weight_decay, of biases"},
-                               {"apply_lr", "boolean", "true", "weight decay is multiplied by the learning rate"}};
+constexpr Option kRegularizerOptions[] = {{"l1", "number or schedule", "0", "times the sum of magnitudes of the weights"},
+                                          {"l2", "number or schedule", "0", "times half the sum of squares of the weights"},
+                                          {"weight_decay", "number or schedule", "0", "share of each weight that a step takes away"},
+                                          {"l1_bias", "number or schedule", "0", "as l1, of biases"},
+                                          {"l2_bias", "number or schedule", "0", "as l2, of biases"},
+                                          {"weight_decay_bias", "number or schedule", "0", "as weight_decay, of biases"},
+                                          {"apply_lr", "boolean", "true", "weight decay is multiplied by the learning rate"}};
 
 }  // namespace
 
-const Schema regularization_schema{.options = kOptions};
+const Schema regularization_schema{.options = kRegularizerOptions};
 
 Regularizer::Regularizer(const Json& description, const std::string& where) {
   if (description.is_null()) return;

@@ -80,7 +80,7 @@ double figure_at(const RunFiles& run, const std::string& path) {
                                   : number_in(run.evaluated(), {path.substr(0, dot), path.substr(dot + 1)});
 }
 
-std::string figures(std::span<const RunFiles> runs, const std::vector<std::string>& names) {
+std::string comparison_figures(std::span<const RunFiles> runs, const std::vector<std::string>& names) {
   HtmlTable table("Figures of the last evaluations, and what the runs cost; a star marks the best",
                   columns_of("figure", runs, names, true));
   std::vector<HtmlTable::Cell> states = {"outcome"};
@@ -174,7 +174,7 @@ std::string differences(std::span<const RunFiles> runs, const std::vector<std::s
   return table.empty() ? "" : table.html();
 }
 
-PageSection section(const std::string& id, const std::string& title, const std::string& html) {
+PageSection comparison_section(const std::string& id, const std::string& title, const std::string& html) {
   return {id, title,
           "<section id=\"" + id + "\" aria-labelledby=\"" + id + "-title\">\n<h2 id=\"" + id + "-title\">" + title + "</h2>\n" + html +
               "</section>\n"};
@@ -189,9 +189,10 @@ std::string comparison_page(std::span<const RunFiles> runs) {
       differences(runs, names, "In what machines and programs differ", [](const RunFiles& run) { return run.details.find("environment"); });
   if (job.empty()) job = "<p>All jobs are the same.</p>\n";
   if (environment.empty()) environment = "<p>No differences are known.</p>\n";
-  const std::vector<PageSection> sections = {
-      section("figures", "Figures", figures(runs, names)), section("curves", "Curves", curves(runs, names)),
-      section("job", "Differences of the jobs", job), section("environment", "Differences of the machines", environment)};
+  const std::vector<PageSection> sections = {comparison_section("figures", "Figures", comparison_figures(runs, names)),
+                                             comparison_section("curves", "Curves", curves(runs, names)),
+                                             comparison_section("job", "Differences of the jobs", job),
+                                             comparison_section("environment", "Differences of the machines", environment)};
   std::string header = "<p class=\"kind\">Comparison</p>\n<h1>" + std::to_string(runs.size()) + " runs side by side</h1>\n<p>";
   for (size_t i = 0; i < names.size(); ++i) header += (i > 0 ? " \u00b7 " : "") + ("<code>" + escaped(names[i]) + "</code>");
   return page_html(std::to_string(runs.size()) + " runs side by side", header + "</p>\n", sections);

@@ -13,8 +13,8 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kLargest = 470'000;  // bytes of all sections; with style and script the page stays below 500 kB
-constexpr size_t kStaying = 2;        // sections that are there however large the others are
+constexpr size_t kPageLargest = 470'000;  // bytes of all sections; with style and script the page stays below 500 kB
+constexpr size_t kStaying = 2;            // sections that are there however large the others are
 
 // 'sha256-...' as a Content Security Policy has it.
 std::string source_of(std::string_view text) {
@@ -88,7 +88,7 @@ std::string run_page(const RunFiles& run) {
   // Each section is bounded, and all together are small unless several are at their bounds. The first two are what a reader comes for.
   const auto bytes = [](size_t sum, const PageSection& each) { return sum + each.html.size(); };
   const std::span<PageSection> others = std::span(sections).subspan(kStaying);
-  while (std::accumulate(sections.begin(), sections.end(), size_t{0}, bytes) > kLargest) {
+  while (std::accumulate(sections.begin(), sections.end(), size_t{0}, bytes) > kPageLargest) {
     const auto largest = std::ranges::max_element(others, {}, [](const PageSection& each) { return each.html.size(); });
     *largest = page_section(*page_sections()[static_cast<size_t>(&*largest - sections.data())], run, true);
   }

@@ -10,9 +10,9 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kMostFigures = 100, kMostRows = 2000;
+constexpr size_t kMostTablePageFigures = 100, kMostTablePageRows = 2000;
 
-double number_in(const Json& json, const char* key) {
+double table_page_number_in(const Json& json, const char* key) {
   const Json* value = json.find(key);
   return value != nullptr && value->is_number() ? value->as_number() : std::nan("");
 }
@@ -36,16 +36,17 @@ std::string overview(const Json& columns) {
                               {"Standard deviation", true}});
   size_t rows = 0;
   for (const Json& column : columns.as_array()) {
-    if (++rows > kMostRows) break;
+    if (++rows > kMostTablePageRows) break;
     const std::string type = column.find("type")->as_string();
     const bool time = type == "time";
     const Json* quantiles = column.find("quantiles");
     table.row({"<a href=\"#column-" + std::to_string(rows) + "\">" + shortened(column.find("name")->as_string(), 60) + "</a>", type,
-               grouped_number(number_in(column, "missing")), grouped_number(number_in(column, "distinct")),
-               value_text(number_in(column, "min"), time), value_text(number_in(column, "mean"), time),
-               value_text(quantiles != nullptr ? number_in(*quantiles, "0.5") : std::nan(""), time),
-               value_text(number_in(column, "max"), time),
-               time ? plain_number(number_in(column, "stdev") / 86'400'000) + " d" : plain_number(number_in(column, "stdev"))});
+               grouped_number(table_page_number_in(column, "missing")), grouped_number(table_page_number_in(column, "distinct")),
+               value_text(table_page_number_in(column, "min"), time), value_text(table_page_number_in(column, "mean"), time),
+               value_text(quantiles != nullptr ? table_page_number_in(*quantiles, "0.5") : std::nan(""), time),
+               value_text(table_page_number_in(column, "max"), time),
+               time ? plain_number(table_page_number_in(column, "stdev") / 86'400'000) + " d"
+                    : plain_number(table_page_number_in(column, "stdev"))});
   }
   return table.html();
 }
@@ -77,17 +78,18 @@ std::string details(const Json& column, size_t number, bool drawn) {
   const bool time = type == "time";
   const Json& numbers = column.find("length") != nullptr ? *column.find("length") : column;
   std::string html = "<h3 id=\"column-" + std::to_string(number) + "\">" + shortened(name, 100) + "</h3>\n";
-  std::vector<std::pair<std::string, std::string>> facts = {{"Type", type},
-                                                            {"Rows", grouped_number(number_in(column, "rows"))},
-                                                            {"Missing", grouped_number(number_in(column, "missing"))},
-                                                            {"Distinct", "about " + grouped_number(number_in(column, "distinct"))}};
+  std::vector<std::pair<std::string, std::string>> facts = {
+      {"Type", type},
+      {"Rows", grouped_number(table_page_number_in(column, "rows"))},
+      {"Missing", grouped_number(table_page_number_in(column, "missing"))},
+      {"Distinct", "about " + grouped_number(table_page_number_in(column, "distinct"))}};
   if (const Json* quantiles = numbers.find("quantiles"))
     for (const auto& [share, value] : quantiles->as_object())
       facts.emplace_back(std::string(&numbers == &column ? "Quantile " : "Length, quantile ") + share,
                          value_text(value.is_number() ? value.as_number() : std::nan(""), time));
   for (const auto& [key, label] : std::vector<std::pair<const char*, const char*>>{
            {"zeros", "Zeros"}, {"negative", "Negative"}, {"nan", "NaN"}, {"infinite", "Infinite"}, {"skewness", "Skewness"}})
-    if (column.find(key) != nullptr) facts.emplace_back(label, plain_number(number_in(column, key)));
+    if (column.find(key) != nullptr) facts.emplace_back(label, plain_number(table_page_number_in(column, key)));
   html += facts_html(facts);
   if (const Json* bins = numbers.find("histogram"); drawn && bins != nullptr && bins->as_array().size() > 1 && type != "boolean")
     html += histogram(*bins, shortened(name, 60),
@@ -100,7 +102,7 @@ std::string details(const Json& column, size_t number, bool drawn) {
                   {{"Value"}, {"Rows", true}, {"Share", true}});
   for (const Json& each : top->as_array())
     table.row({shortened(each.as_array()[0].as_string(), 80), grouped_number(each.as_array()[1].as_number()),
-               percent(each.as_array()[1].as_number() / std::max(1.0, number_in(column, "rows")))});
+               percent(each.as_array()[1].as_number() / std::max(1.0, table_page_number_in(column, "rows")))});
   return html + table.html();
 }
 
@@ -122,7 +124,7 @@ std::string correlations(const Json& json) {
   return table.html();
 }
 
-std::string section(const std::string& id, const std::string& title, const std::string& html) {
+std::string table_page_section(const std::string& id, const std::string& title, const std::string& html) {
   return "<section id=\"" + id + "\">\n<h2>" + title + "</h2>\n" + html + "</section>\n";
 }
 
@@ -131,15 +133,16 @@ std::string section(const std::string& id, const std::string& title, const std::
 std::string table_page(const Json& analysis) {
   const std::string name = analysis.find("file")->as_string();
   const Json& columns = *analysis.find("columns");
-  std::vector<PageSection> sections = {{"columns", "Columns", section("columns", "Columns", overview(columns))}};
+  std::vector<PageSection> sections = {{"columns", "Columns", table_page_section("columns", "Columns", overview(columns))}};
   std::string all;
-  for (size_t c = 0; c < columns.as_array().size() && c < kMostRows; ++c) all += details(columns.as_array()[c], c + 1, c < kMostFigures);
+  for (size_t c = 0; c < columns.as_array().size() && c < kMostTablePageRows; ++c)
+    all += details(columns.as_array()[c], c + 1, c < kMostTablePageFigures);
   if (const Json* matrix = analysis.find("correlations"))
-    sections.push_back({"correlations", "Correlations", section("correlations", "Correlations", correlations(*matrix))});
-  sections.push_back({"details", "Each column", section("details", "Each column", all)});
+    sections.push_back({"correlations", "Correlations", table_page_section("correlations", "Correlations", correlations(*matrix))});
+  sections.push_back({"details", "Each column", table_page_section("details", "Each column", all)});
   const std::string header = "<p class=\"kind\">Table</p>\n<h1>" + shortened(name, 200) + "</h1>\n<p>" +
-                             grouped_number(number_in(analysis, "rows")) + " rows, " + std::to_string(columns.as_array().size()) +
-                             " columns</p>\n";
+                             grouped_number(table_page_number_in(analysis, "rows")) + " rows, " +
+                             std::to_string(columns.as_array().size()) + " columns</p>\n";
   return page_html(name, header, sections);
 }
 

@@ -56,7 +56,7 @@ void nmt(Aligned& text) {
   text.map([&](char32_t code, std::vector<Change>& changes) { changes.push_back({blank(code) ? U' ' : code, 0}); });
 }
 
-void strip(Aligned& text, bool left, bool right) {
+void strip_normalizers(Aligned& text, bool left, bool right) {
   const std::string& content = text.text();
   size_t first = 0, last = 0, count = 0;  // of the characters that stay
   for (size_t i = 0; i < content.size();) {
@@ -119,7 +119,7 @@ NormalizerStep replacing(const Config& config) {
                                                                                            : Reach::all};
 }
 
-void read_into(Normalizer& steps, const Config& config, int depth);
+void read_normalizers_into(Normalizer& steps, const Config& config, int depth);
 
 NormalizerStep read_step(const Config& config, const std::string& type) {
   const auto form = [](NormalForm which) { return NormalizerStep{[which](Aligned& text) { normal_form(text, which); }}; };
@@ -139,7 +139,7 @@ NormalizerStep read_step(const Config& config, const std::string& type) {
   }
   if (type == "Strip") {
     const bool left = config.boolean("strip_left", true), right = config.boolean("strip_right", true);
-    return {[=](Aligned& text) { strip(text, left, right); }, Reach::all};
+    return {[=](Aligned& text) { strip_normalizers(text, left, right); }, Reach::all};
   }
   if (type == "Precompiled") {
     const CharacterMap table(from_base64(config.string("precompiled_charsmap"), config.where()), config.where());
@@ -150,19 +150,20 @@ NormalizerStep read_step(const Config& config, const std::string& type) {
       "BertNormalizer, ByteLevel, Lowercase, NFC, NFD, NFKC, NFKD, Nmt, Precompiled, Prepend, Replace, Sequence, Strip or StripAccents");
 }
 
-void read_into(Normalizer& steps, const Config& config, int depth) {
+void read_normalizers_into(Normalizer& steps, const Config& config, int depth) {
   const std::string type = config.string("type");
   if (type != "Sequence") return steps.push_back(read_step(config, type));
   const Json* list = config.raw("normalizers");
   if (list == nullptr || !list->is_array() || depth > 8) config.fail("normalizers", "must be a list, nested no more than 8 times");
-  for (const Json& item : list->as_array()) read_into(steps, config.element(item, "normalizers"), depth + 1);
+  for (const Json& item : list->as_array()) read_normalizers_into(steps, config.element(item, "normalizers"), depth + 1);
 }
 
 }  // namespace
 
 Normalizer read_normalizer(const Json* description, const std::string& where) {
   Normalizer steps;
-  if (description != nullptr && !description->is_null()) read_into(steps, Config(*description, where + ": normalizer", ErrorKind::data), 0);
+  if (description != nullptr && !description->is_null())
+    read_normalizers_into(steps, Config(*description, where + ": normalizer", ErrorKind::data), 0);
   return steps;
 }
 

@@ -20,14 +20,14 @@ Split split_named(const Config& config, const char* key, const char* fallback) {
   return static_cast<Split>(std::find(std::begin(kSplitNames), std::end(kSplitNames), name) - std::begin(kSplitNames));
 }
 
-struct Part {
+struct PreTokenizersPart {
   TextSpan span;
   bool match;
 };
 
 // The matches, and between them the rest.
-std::vector<Part> parts_of(std::string_view text, const std::vector<TextSpan>& matches, bool invert) {
-  std::vector<Part> parts;
+std::vector<PreTokenizersPart> parts_of(std::string_view text, const std::vector<TextSpan>& matches, bool invert) {
+  std::vector<PreTokenizersPart> parts;
   uint32_t done = 0;
   const auto between = [&](uint32_t to) {
     if (done < to) parts.push_back({{done, to}, invert});
@@ -41,11 +41,11 @@ std::vector<Part> parts_of(std::string_view text, const std::vector<TextSpan>& m
   return parts;
 }
 
-void join(std::vector<Part>& parts, Split split) {
-  std::vector<Part> joined;
+void join(std::vector<PreTokenizersPart>& parts, Split split) {
+  std::vector<PreTokenizersPart> joined;
   if (split == Split::merged_with_next) std::reverse(parts.begin(), parts.end());
   bool before = false;
-  for (const Part& part : parts) {
+  for (const PreTokenizersPart& part : parts) {
     const bool same = split == Split::contiguous ? part.match == before : part.match && !before;
     if (!joined.empty() && same) {
       TextSpan& last = joined.back().span;
@@ -59,12 +59,12 @@ void join(std::vector<Part>& parts, Split split) {
   parts = std::move(joined);
 }
 
-void cut_words(Words& words, const Matches& matches, Split split, bool invert = false) {
+void cut_pre_tokenizers_words(Words& words, const Matches& matches, Split split, bool invert = false) {
   Words out;
   for (const Aligned& word : words) {
-    std::vector<Part> parts = parts_of(word.text(), matches(word.text()), invert);
+    std::vector<PreTokenizersPart> parts = parts_of(word.text(), matches(word.text()), invert);
     if (split != Split::removed && split != Split::isolated) join(parts, split);
-    for (const Part& part : parts)
+    for (const PreTokenizersPart& part : parts)
       if (!(split == Split::removed && part.match)) out.push_back(word.slice(part.span.from, part.span.to));
   }
   words = std::move(out);
@@ -114,9 +114,9 @@ bool known_expression(const std::string& pattern) {
   return pattern.starts_with("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?") && pattern.ends_with("|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+");
 }
 
-class Reader {
+class PreTokenizersReader {
  public:
-  explicit Reader(PreTokenizer& to) : to_(to) {}
+  explicit PreTokenizersReader(PreTokenizer& to) : to_(to) {}
 
   void read(const Config& config, int depth) {
     const std::string type = config.string("type");
@@ -148,7 +148,7 @@ class Reader {
   }
 
   void add(const Matches& matches, Split split, bool invert = false) {
-    to_.steps.push_back([=](Words& words, bool) { cut_words(words, matches, split, invert); });
+    to_.steps.push_back([=](Words& words, bool) { cut_pre_tokenizers_words(words, matches, split, invert); });
   }
 
   void blanks(const std::string& type, bool first) {
@@ -172,7 +172,7 @@ class Reader {
     to_.steps.push_back([=](Words& words, bool beginning) {
       for (Aligned& word : words)
         if (space && (beginning || !first) && !word.text().starts_with(' ')) word.prepend(" ");
-      if (expression) cut_words(words, gpt2_words, Split::isolated);
+      if (expression) cut_pre_tokenizers_words(words, gpt2_words, Split::isolated);
       for (Aligned& word : words) to_byte_characters(word);
     });
   }
@@ -191,7 +191,7 @@ class Reader {
             (scheme == "always" && (beginning || !first)) || (scheme == "first" && !word.empty() && word.origin(0, 1).from == 0);
         if (wanted && !word.text().starts_with(mark)) word.prepend(mark);
       }
-      if (split) cut_words(words, matching(pattern), Split::merged_with_next);
+      if (split) cut_pre_tokenizers_words(words, matching(pattern), Split::merged_with_next);
     });
   }
 
@@ -225,7 +225,7 @@ class Reader {
 PreTokenizer read_pre_tokenizer(const Json* description, const std::string& where) {
   PreTokenizer made;
   if (description != nullptr && !description->is_null())
-    Reader(made).read(Config(*description, where + ": pre_tokenizer", ErrorKind::data), 0);
+    PreTokenizersReader(made).read(Config(*description, where + ": pre_tokenizer", ErrorKind::data), 0);
   return made;
 }
 

@@ -25,7 +25,7 @@ struct Snowball {
   int (*length)(sb_stemmer*);
 };
 
-const Snowball& library() {
+const Snowball& stemmer_library() {
   static const Snowball loaded;
   return loaded;
 }
@@ -36,20 +36,20 @@ std::string Stemmer::language(const Config& config) {
   const std::string language = config.string("stem", "");
   if (language.empty()) return language;
   std::string known;
-  for (const char** name = library().list(); *name != nullptr; ++name) {
+  for (const char** name = stemmer_library().list(); *name != nullptr; ++name) {
     if (language == *name) return language;
     known += (known.empty() ? "" : ", ") + std::string(*name);
   }
   config.fail("stem", "is no language that there are rules for", Json(language.substr(0, 80)).dump(), known);
 }
 
-Stemmer::Stemmer(const std::string& language) : stemmer_(library().make(language.c_str(), "UTF_8")) { assert(stemmer_ != nullptr); }
+Stemmer::Stemmer(const std::string& language) : stemmer_(stemmer_library().make(language.c_str(), "UTF_8")) { assert(stemmer_ != nullptr); }
 
-Stemmer::~Stemmer() { library().remove(stemmer_); }
+Stemmer::~Stemmer() { stemmer_library().remove(stemmer_); }
 
 std::string Stemmer::stem(const std::string& word) const {
-  const sb_symbol* stem = library().stem(stemmer_, reinterpret_cast<const sb_symbol*>(word.data()), static_cast<int>(word.size()));
-  return {reinterpret_cast<const char*>(stem), static_cast<size_t>(library().length(stemmer_))};
+  const sb_symbol* stem = stemmer_library().stem(stemmer_, reinterpret_cast<const sb_symbol*>(word.data()), static_cast<int>(word.size()));
+  return {reinterpret_cast<const char*>(stem), static_cast<size_t>(stemmer_library().length(stemmer_))};
 }
 
 }  // namespace perigee

@@ -199,12 +199,12 @@ struct Symbol {
   int32_t before, after;  // neighbours; -1: none
 };
 
-struct Candidate {
+struct SubwordsCandidate {
   uint32_t rank;
   int32_t left;
   int32_t joined;
   uint32_t to;  // where the pair ends: another length says that it is out of date
-  bool operator<(const Candidate& other) const { return rank != other.rank ? rank > other.rank : left > other.left; }
+  bool operator<(const SubwordsCandidate& other) const { return rank != other.rank ? rank > other.rank : left > other.left; }
 };
 
 class PairModel : public SubwordModel {
@@ -225,7 +225,7 @@ class PairModel : public SubwordModel {
  protected:
   virtual std::vector<Symbol> characters(std::string_view word) const = 0;
   // The rank of the pair and what it becomes; false: nothing.
-  virtual bool pair(std::string_view word, const Symbol& left, const Symbol& right, Candidate& candidate) const = 0;
+  virtual bool pair(std::string_view word, const Symbol& left, const Symbol& right, SubwordsCandidate& candidate) const = 0;
   virtual void finish(std::string_view /*word*/, const Symbol& symbol, std::vector<WordToken>& tokens) const {
     tokens.push_back({symbol.id, {symbol.from, symbol.to}});
   }
@@ -237,11 +237,11 @@ class PairModel : public SubwordModel {
   }
 
   void merge(std::string_view word, std::vector<Symbol>& symbols) const {
-    std::vector<Candidate> heap;
+    std::vector<SubwordsCandidate> heap;
     const auto offer = [&](int32_t left) {
       if (left < 0 || symbols[static_cast<size_t>(left)].after < 0) return;
       const Symbol &first = symbols[static_cast<size_t>(left)], &second = symbols[static_cast<size_t>(first.after)];
-      Candidate candidate{.rank = 0, .left = left, .joined = -1, .to = second.to};
+      SubwordsCandidate candidate{.rank = 0, .left = left, .joined = -1, .to = second.to};
       if (!pair(word, first, second, candidate)) return;
       heap.push_back(candidate);
       std::push_heap(heap.begin(), heap.end());
@@ -249,12 +249,12 @@ class PairModel : public SubwordModel {
     for (size_t i = 0; i + 1 < symbols.size(); ++i) offer(static_cast<int32_t>(i));
     while (!heap.empty()) {
       std::pop_heap(heap.begin(), heap.end());
-      const Candidate best = heap.back();
+      const SubwordsCandidate best = heap.back();
       heap.pop_back();
       Symbol& left = symbols[static_cast<size_t>(best.left)];
       if (left.to == left.from || left.after < 0) continue;  // it has been joined to another
       Symbol& right = symbols[static_cast<size_t>(left.after)];
-      Candidate again = best;
+      SubwordsCandidate again = best;
       if (right.to != best.to || !pair(word, left, right, again) || again.joined != best.joined) continue;
       left.id = best.joined;
       left.to = right.to;
@@ -276,7 +276,7 @@ class RankedPairModel : public PairModel {
       : PairModel(table, std::move(options)), merges_(merges) {}
 
  protected:
-  bool pair(std::string_view, const Symbol& left, const Symbol& right, Candidate& candidate) const override {
+  bool pair(std::string_view, const Symbol& left, const Symbol& right, SubwordsCandidate& candidate) const override {
     const MergeTable::Entry* const found = merges_.find(left.id, right.id);
     if (found == nullptr) return false;
     candidate.rank = found->rank, candidate.joined = found->joined;
@@ -339,7 +339,7 @@ class ScoredPairModel : public PairModel {
   }
 
  protected:
-  bool pair(std::string_view word, const Symbol& left, const Symbol& right, Candidate& candidate) const override {
+  bool pair(std::string_view word, const Symbol& left, const Symbol& right, SubwordsCandidate& candidate) const override {
     if (left.id == kWhole || right.id == kWhole) return false;
     candidate.joined = table_.id(word.substr(left.from, right.to - left.from));
     if (candidate.joined < 0 || ranks_[static_cast<size_t>(candidate.joined)] == kNone) return false;

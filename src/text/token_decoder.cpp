@@ -67,7 +67,7 @@ void byte_fallback(Tokens& tokens) {
   tokens = std::move(out);
 }
 
-void strip(Tokens& tokens, const std::string& content, int64_t start, int64_t stop) {
+void strip_token_decoder(Tokens& tokens, const std::string& content, int64_t start, int64_t stop) {
   for (std::string& token : tokens) {
     for (int64_t i = 0; i < start && token.starts_with(content); ++i) token.erase(0, content.size());
     for (int64_t i = 0; i < stop && token.ends_with(content); ++i) token.erase(token.size() - content.size());
@@ -87,12 +87,12 @@ void ctc(Tokens& tokens, const std::string& pad, const std::string& delimiter, b
   std::erase(tokens, std::string());
 }
 
-void read_into(TokenDecoder& steps, const Config& config, int depth) {
+void read_token_decoder_into(TokenDecoder& steps, const Config& config, int depth) {
   const std::string type = config.string("type");
   if (type == "Sequence") {
     const Json* list = config.raw("decoders");
     if (list == nullptr || !list->is_array() || depth > 8) config.fail("decoders", "must be a list, nested no more than 8 times");
-    for (const Json& item : list->as_array()) read_into(steps, config.element(item, "decoders"), depth + 1);
+    for (const Json& item : list->as_array()) read_token_decoder_into(steps, config.element(item, "decoders"), depth + 1);
   } else if (type == "ByteLevel") {
     steps.push_back(from_byte_characters);
   } else if (type == "WordPiece") {
@@ -115,8 +115,9 @@ void read_into(TokenDecoder& steps, const Config& config, int depth) {
       tokens = {all};
     });
   } else if (type == "Strip") {
-    steps.push_back([content = config.string("content"), start = config.integer_in("start", 0, 1 << 20, 0),
-                     stop = config.integer_in("stop", 0, 1 << 20, 0)](Tokens& tokens) { strip(tokens, content, start, stop); });
+    steps.push_back(
+        [content = config.string("content"), start = config.integer_in("start", 0, 1 << 20, 0),
+         stop = config.integer_in("stop", 0, 1 << 20, 0)](Tokens& tokens) { strip_token_decoder(tokens, content, start, stop); });
   } else if (type == "Replace") {
     steps.push_back([pattern = TextPattern(config.object("pattern")), content = config.string("content")](Tokens& tokens) {
       for (std::string& token : tokens) {
@@ -139,7 +140,7 @@ void read_into(TokenDecoder& steps, const Config& config, int depth) {
 TokenDecoder read_decoder(const Json* description, const std::string& where) {
   TokenDecoder steps;
   if (description != nullptr && !description->is_null()) {
-    read_into(steps, Config(*description, where + ": decoder", ErrorKind::data), 0);
+    read_token_decoder_into(steps, Config(*description, where + ": decoder", ErrorKind::data), 0);
   } else {
     steps.push_back([](Tokens& tokens) {
       for (size_t i = 1; i < tokens.size(); ++i) tokens[i].insert(0, " ");

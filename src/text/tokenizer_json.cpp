@@ -21,9 +21,9 @@ std::string name_or_empty(const Config& config, const char* key) {
   return found == nullptr || found->is_null() ? std::string() : config.string(key);
 }
 
-class Reader {
+class TokenizerJsonReader {
  public:
-  Reader(const Json& file, const std::string& where) : file_(file, where, ErrorKind::data), where_(where) {}
+  TokenizerJsonReader(const Json& file, const std::string& where) : file_(file, where, ErrorKind::data), where_(where) {}
 
   std::unique_ptr<TokenizerParts> read() {
     parts_ = std::make_unique<TokenizerParts>();
@@ -230,7 +230,7 @@ std::unique_ptr<TokenizerParts> read_tokenizer_json(std::string_view file, const
   } catch (const Error& error) {
     throw Error(ErrorKind::data, error.parts());
   }
-  return Reader(json, where).read();
+  return TokenizerJsonReader(json, where).read();
 }
 
 }  // namespace perigee

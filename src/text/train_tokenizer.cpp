@@ -23,10 +23,10 @@ struct Word {
 };
 
 // A pair as it was counted when it was put in the queue: counts that have changed since are looked up.
-struct Candidate {
+struct TrainTokenizerCandidate {
   int64_t count;
   Pair pair;
-  bool operator<(const Candidate& other) const { return count != other.count ? count < other.count : pair > other.pair; }
+  bool operator<(const TrainTokenizerCandidate& other) const { return count != other.count ? count < other.count : pair > other.pair; }
 };
 
 class PairCounts {
@@ -40,7 +40,7 @@ class PairCounts {
   // The most frequent pair; false when none comes `least` times.
   bool next(int64_t least, Pair& pair) {
     while (!queue_.empty()) {
-      const Candidate top = queue_.top();
+      const TrainTokenizerCandidate top = queue_.top();
       queue_.pop();
       const auto found = counts_.find(top.pair);
       if (found == counts_.end() || found->second.count <= 0) continue;
@@ -97,7 +97,7 @@ class PairCounts {
 
   std::vector<Word> words_;
   std::unordered_map<Pair, Count> counts_;
-  std::priority_queue<Candidate> queue_;
+  std::priority_queue<TrainTokenizerCandidate> queue_;
   std::vector<Pair> grown_;
 };
 

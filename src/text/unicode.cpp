@@ -28,20 +28,20 @@ struct Utf8proc {
   utf8proc_bool (*grapheme_break)(utf8proc_int32_t, utf8proc_int32_t, utf8proc_int32_t*);
 };
 
-const Utf8proc& library() {
+const Utf8proc& unicode_library() {
   static const Utf8proc loaded;
   return loaded;
 }
 
 bool in_class(char32_t code, utf8proc_category_t first, utf8proc_category_t last) {
-  const utf8proc_category_t category = library().category(static_cast<utf8proc_int32_t>(code));
+  const utf8proc_category_t category = unicode_library().category(static_cast<utf8proc_int32_t>(code));
   return category >= first && category <= last;
 }
 
 bool ascii_letter(char32_t code) { return (code | 0x20) >= 'a' && (code | 0x20) <= 'z'; }
 bool ascii_digit(char32_t code) { return code >= '0' && code <= '9'; }
 
-struct Part {
+struct UnicodePart {
   char32_t code;
   int change;
   int combining;
@@ -51,15 +51,15 @@ struct Part {
 char32_t composed(char32_t first, char32_t second) {
   utf8proc_int32_t pair[3] = {static_cast<utf8proc_int32_t>(first), static_cast<utf8proc_int32_t>(second), 0};
   const auto options = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-  return library().normalize(pair, 2, options) == 1 ? static_cast<char32_t>(pair[0]) : 0;
+  return unicode_library().normalize(pair, 2, options) == 1 ? static_cast<char32_t>(pair[0]) : 0;
 }
 
 // Unicode's canonical composition, as the standard's annex 15 defines it. A character that is put together from several counts their changes.
-std::vector<Change> compose(const std::vector<Part>& parts) {
+std::vector<Change> compose(const std::vector<UnicodePart>& parts) {
   std::vector<Change> out;
   size_t starter = parts.size();
   int last = -1;  // class of what stands between the starter and here; -1: nothing
-  for (const Part& part : parts) {
+  for (const UnicodePart& part : parts) {
     if (starter < out.size() && last < part.combining) {
       if (const char32_t code = composed(out[starter].code, part.code); code != 0) {
         out[starter] = {code, out[starter].change + part.change - 1};
@@ -107,17 +107,17 @@ bool is_ideograph(char32_t code) {
 std::pair<char32_t, char32_t> small_letters(char32_t code) {
   if (code < 0x80) return {code >= 'A' && code <= 'Z' ? code + 32 : code, 0};
   if (code == 0x130) return {'i', 0x307};
-  return {static_cast<char32_t>(library().lower(static_cast<utf8proc_int32_t>(code))), 0};
+  return {static_cast<char32_t>(unicode_library().lower(static_cast<utf8proc_int32_t>(code))), 0};
 }
 
 std::vector<Change> normalized(std::string_view text, NormalForm form) {
   const bool compatible = form == NormalForm::nfkc || form == NormalForm::nfkd;
   const auto options = static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0));
-  std::vector<Part> parts;
+  std::vector<UnicodePart> parts;
   size_t marks = 0;  // where the characters that may change places begin
   const auto sort = [&] {
     std::stable_sort(parts.begin() + static_cast<std::ptrdiff_t>(marks), parts.end(),
-                     [](const Part& a, const Part& b) { return a.combining < b.combining; });
+                     [](const UnicodePart& a, const UnicodePart& b) { return a.combining < b.combining; });
   };
   for (size_t i = 0; i < text.size();) {
     const size_t length = std::max<size_t>(1, utf8_length(text, i));
@@ -126,9 +126,9 @@ std::vector<Change> normalized(std::string_view text, NormalForm form) {
     utf8proc_int32_t codes[32] = {static_cast<utf8proc_int32_t>(code)};
     int boundary = 0;
     utf8proc_ssize_t count = 1;
-    if (code >= 0x80) count = std::clamp<utf8proc_ssize_t>(library().decompose(codes[0], codes, 32, options, &boundary), 0, 32);
+    if (code >= 0x80) count = std::clamp<utf8proc_ssize_t>(unicode_library().decompose(codes[0], codes, 32, options, &boundary), 0, 32);
     for (utf8proc_ssize_t k = 0; k < count; ++k) {
-      const int combining = codes[k] < 0x300 ? 0 : library().property(codes[k])->combining_class;
+      const int combining = codes[k] < 0x300 ? 0 : unicode_library().property(codes[k])->combining_class;
       if (combining == 0) sort();
       parts.push_back({static_cast<char32_t>(codes[k]), k == 0 ? 0 : 1, combining});
       if (combining == 0) marks = parts.size();
@@ -138,13 +138,13 @@ std::vector<Change> normalized(std::string_view text, NormalForm form) {
   if (form == NormalForm::nfc || form == NormalForm::nfkc) return compose(parts);
   std::vector<Change> out;
   out.reserve(parts.size());
-  for (const Part& part : parts) out.push_back({part.code, part.change});
+  for (const UnicodePart& part : parts) out.push_back({part.code, part.change});
   return out;
 }
 
 bool grapheme_ends(char32_t before, char32_t after, int& state) {
   if (before < 0x80 && after < 0x80) return before != '\r' || after != '\n';
-  return library().grapheme_break(static_cast<utf8proc_int32_t>(before), static_cast<utf8proc_int32_t>(after), &state);
+  return unicode_library().grapheme_break(static_cast<utf8proc_int32_t>(before), static_cast<utf8proc_int32_t>(after), &state);
 }
 
 }  // namespace perigee

@@ -13,7 +13,7 @@ namespace perigee {
 namespace {
 
 constexpr size_t kMostPairs = size_t{1} << 30;
-constexpr uint64_t kFirstValues = 0x476C6F56, kOrder = 0x4F726472;
+constexpr uint64_t kFirstGloveValues = 0x476C6F56, kOrder = 0x4F726472;
 
 // Sums by key, in a table that is at most two thirds full.
 class PairSums {
@@ -106,7 +106,7 @@ GloveTraining::GloveTraining(int64_t elements, const VectorOptions& options)
       word_squares_(elements, options.size + 1),
       context_squares_(elements, options.size + 1),
       loops_(pair_loops(host_isa())) {
-  const PhiloxKey key = philox_key(options.seed, kFirstValues);
+  const PhiloxKey key = philox_key(options.seed, kFirstGloveValues);
   for (const auto& [rows, side] : {std::pair(&words_, 0u), {&contexts_, 1u}})
     for (int64_t row = 0; row < elements; ++row)
       for (int64_t i = 0; i <= options.size; ++i) {

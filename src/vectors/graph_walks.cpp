@@ -12,12 +12,12 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
+constexpr uint64_t kMaxGraphWalksBytes = uint64_t{1} << 40;
 constexpr size_t kMaxEdges = size_t{1} << 32;
 constexpr int64_t kPartNodes = 64;
 constexpr int kMostTries = 10000;
 
-[[noreturn]] void fail(const std::string& where, int64_t line, std::string what, std::string got) {
+[[noreturn]] void fail_graph_walks(const std::string& where, int64_t line, std::string what, std::string got) {
   throw Error(ErrorKind::data, {.where = where + ":" + std::to_string(line),
                                 .what = std::move(what),
                                 .got = std::move(got),
@@ -108,14 +108,14 @@ void WalkedGraph::read(std::string_view text, const std::string& where, ElementT
       fields[count++] = line.substr(begin, i - begin);
     }
     if (count == 0 || fields[0][0] == '#' || fields[0][0] == '%') continue;
-    if (count != 2 && count != 3) fail(where, number, "the line is no edge", "'" + std::string(line.substr(0, 60)) + "'");
+    if (count != 2 && count != 3) fail_graph_walks(where, number, "the line is no edge", "'" + std::string(line.substr(0, 60)) + "'");
     double weight = 1;
     if (count == 3) {
       const auto [last, error] = std::from_chars(fields[2].data(), fields[2].data() + fields[2].size(), weight);
       if (error != std::errc() || last != fields[2].data() + fields[2].size() || !(weight > 0) || !std::isfinite(weight))
-        fail(where, number, "the weight of an edge is no number above 0", "'" + std::string(fields[2].substr(0, 60)) + "'");
+        fail_graph_walks(where, number, "the weight of an edge is no number above 0", "'" + std::string(fields[2].substr(0, 60)) + "'");
     }
-    if (edges.size() == kMaxEdges) fail(where, number, "there are too many edges", std::to_string(kMaxEdges));
+    if (edges.size() == kMaxEdges) fail_graph_walks(where, number, "there are too many edges", std::to_string(kMaxEdges));
     const int32_t from = names.add(fields[0], 1), to = names.add(fields[1], 1);
     edges.push_back({from, to, weight});
   }
@@ -152,7 +152,7 @@ WalkedGraph::WalkedGraph(const std::vector<std::string>& paths, bool directed) {
   std::vector<Edge> edges;
   for (const std::string& path : paths) {
     expect_there(path);
-    read(as_text(FileContent::open(path, kMaxBytes).bytes()), path, names, edges);
+    read(as_text(FileContent::open(path, kMaxGraphWalksBytes).bytes()), path, names, edges);
   }
   build(names, std::move(edges), directed, paths.empty() ? "" : paths[0]);
 }

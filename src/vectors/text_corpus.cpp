@@ -13,7 +13,7 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kMaxBytes = uint64_t{1} << 42;
+constexpr uint64_t kMaxTextCorpusBytes = uint64_t{1} << 42;
 constexpr size_t kMaxDocuments = size_t{1} << 24;
 constexpr int kMaxDepth = 16;
 constexpr size_t kLeastPart = size_t{8} << 10, kLargestPart = size_t{256} << 10, kWantedParts = 256;
@@ -44,7 +44,7 @@ struct Letters {
 };
 constexpr Letters kLetters;
 
-bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+bool text_corpus_is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 bool is_ascii(std::string_view text) {
   unsigned char all = 0;
@@ -73,7 +73,7 @@ void TextCorpus::add_text(std::string where, std::string_view text, std::shared_
 }
 
 void TextCorpus::add_archive(const std::string& path) {
-  const auto file = std::make_shared<const FileContent>(FileContent::map(path, kMaxBytes - bytes_));
+  const auto file = std::make_shared<const FileContent>(FileContent::map(path, kMaxTextCorpusBytes - bytes_));
   const FileContent& content = *file;
   const size_t before = documents_.size();
   if (path.ends_with(".zip")) {
@@ -106,7 +106,7 @@ void TextCorpus::add_path(const std::string& path, int depth) {
   }
   expect_there(path);
   if (is_archive(path)) return add_archive(path);
-  const auto file = std::make_shared<const FileContent>(FileContent::map(path, kMaxBytes - bytes_));
+  const auto file = std::make_shared<const FileContent>(FileContent::map(path, kMaxTextCorpusBytes - bytes_));
   add_text(path, as_text(file->bytes()), file);
 }
 
@@ -122,7 +122,7 @@ void TextCorpus::cut() {
         const size_t line = text.rfind('\n', end - 1);
         if (line != std::string_view::npos && line >= begin) end = line + 1;
         else
-          while (end < text.size() && !is_blank(text[end])) ++end;
+          while (end < text.size() && !text_corpus_is_blank(text[end])) ++end;
       }
       parts_.push_back({document, begin, end});
       begin = end;
@@ -169,9 +169,9 @@ bool SentenceReader::next(std::vector<std::string_view>& words) {
 
 void SentenceReader::blank_words(std::string_view line, std::vector<std::string_view>& words) {
   for (size_t at = 0; at < line.size();) {
-    while (at < line.size() && is_blank(line[at])) ++at;
+    while (at < line.size() && text_corpus_is_blank(line[at])) ++at;
     const size_t begin = at;
-    while (at < line.size() && !is_blank(line[at])) ++at;
+    while (at < line.size() && !text_corpus_is_blank(line[at])) ++at;
     if (at > begin) words.push_back(line.substr(begin, at - begin));
   }
 }

@@ -7,7 +7,7 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"files"};
-constexpr Option kOptions[] = {
+constexpr Option kVectorOptionsOptions[] = {
     {.name = "files",
      .type = "list of names",
      .fallback = nullptr,
@@ -149,7 +149,7 @@ void refuse_together(const Config& config, const VectorOptions& options) {
 }  // namespace
 
 extern const Schema word_vectors_schema;
-const Schema word_vectors_schema{.options = kOptions, .positional = kPositional};
+const Schema word_vectors_schema{.options = kVectorOptionsOptions, .positional = kPositional};
 
 VectorOptions vector_options(const Json& given, const std::string& where) {
   const Config config(given, word_vectors_schema, where, ErrorKind::usage);

@@ -13,11 +13,11 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kFirstValues = 0x776F7264;  // the stream of draws of first values
+constexpr uint64_t kFirstVectorTrainingValues = 0x776F7264;  // the stream of draws of first values
 
 // Evenly between -1/size and 1/size, a pure function of (seed, row).
 void draw_row(uint64_t seed, int64_t row, int64_t size, float* values) {
-  const PhiloxKey key = philox_key(seed, kFirstValues);
+  const PhiloxKey key = philox_key(seed, kFirstVectorTrainingValues);
   const float reach = 1 / static_cast<float>(size);
   for (int64_t i = 0; i < size; i += 4) {
     const PhiloxBlock block = philox_for_example(key, 0, static_cast<uint64_t>(row), static_cast<uint32_t>(i / 4));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint8_t kFormat = 0x5a;
 constexpr size_t kLength = 8;  // bytes of the inner payload's length
-enum Variant : uint16_t { kStored = 0, kCompressed = 1 };
+enum ZstdVariant : uint16_t { kStored = 0, kCompressed = 1 };
 
 // The library's stable interface, since version 1.4.
 struct Library {

@@ -5,7 +5,7 @@
 namespace perigee {
 namespace {
 
-TreePlace place(const World& world, int segment, int rank) {
+TreePlace direct_place(const World& world, int segment, int rank) {
   TreePlace place;
   if (rank != segment) {
     place.reduce_to = place.result_from = segment;
@@ -16,7 +16,7 @@ TreePlace place(const World& world, int segment, int rank) {
   return place;
 }
 
-GatherPlace spread(const World& world, int source, int rank) {
+GatherPlace spread_direct(const World& world, int source, int rank) {
   GatherPlace place;
   if (rank != source) {
     place.from = source;
@@ -26,7 +26,7 @@ GatherPlace spread(const World& world, int source, int rank) {
   return place;
 }
 
-constexpr TreeShape kShape{.segments = [](const World& world) { return world.size; }, .place = place, .pairwise = true};
+constexpr TreeShape kDirectShape{.segments = [](const World& world) { return world.size; }, .place = direct_place, .pairwise = true};
 
 }  // namespace
 
@@ -35,11 +35,12 @@ const TopologyDef topology_direct{
     .name = "direct",
     .doc = "each member adds up one segment for all and sends it to all: 2(K-1)/K of the bytes per member, in two steps",
     .keeps_tree = true,
-    .make = [](CollectiveSetup setup) { return make_tree_exchange(kShape, std::move(setup)); },
-    .bytes_sent = [](int rank, const std::vector<std::string>& hosts, double bytes) { return tree_bytes_sent(kShape, rank, hosts, bytes); },
-    .gather = [](GatherSetup setup) { return make_gather_exchange(spread, std::move(setup)); },
+    .make = [](CollectiveSetup setup) { return make_tree_exchange(kDirectShape, std::move(setup)); },
+    .bytes_sent = [](int rank, const std::vector<std::string>& hosts,
+                     double bytes) { return tree_bytes_sent(kDirectShape, rank, hosts, bytes); },
+    .gather = [](GatherSetup setup) { return make_gather_exchange(spread_direct, std::move(setup)); },
     .gather_bytes_sent = [](int rank, const std::vector<std::string>& hosts,
-                            double bytes) { return gather_bytes_sent(spread, rank, hosts, bytes); },
+                            double bytes) { return gather_bytes_sent(spread_direct, rank, hosts, bytes); },
 };
 
 }  // namespace perigee

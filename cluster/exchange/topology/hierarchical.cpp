@@ -38,7 +38,7 @@ void join_leaders(const World& world, int segment, int host, TreePlace& place) {
   if ((host + 1) % hosts != owner_host) place.result_to.push_back(next);
 }
 
-TreePlace place(const World& world, int segment, int rank) {
+TreePlace hierarchical_place(const World& world, int segment, int rank) {
   const int host = world.host[static_cast<size_t>(rank)];
   const int head = leader(world, segment, host);
   TreePlace place;
@@ -53,7 +53,7 @@ TreePlace place(const World& world, int segment, int rank) {
   return place;
 }
 
-GatherPlace spread(const World& world, int source, int rank) {
+GatherPlace spread_hierarchical(const World& world, int source, int rank) {
   const int host = world.host[static_cast<size_t>(rank)], home = world.host[static_cast<size_t>(source)];
   const int head = leader(world, source, host);
   GatherPlace place;
@@ -69,7 +69,7 @@ GatherPlace spread(const World& world, int source, int rank) {
   return place;
 }
 
-constexpr TreeShape kShape{.segments = [](const World& world) { return world.size; }, .place = place};
+constexpr TreeShape kHierarchicalShape{.segments = [](const World& world) { return world.size; }, .place = hierarchical_place};
 
 }  // namespace
 
@@ -78,11 +78,12 @@ const TopologyDef topology_hierarchical{
     .name = "hierarchical",
     .doc = "inside each host first, then between one member of each: the network between hosts carries each host's sum once",
     .keeps_tree = true,
-    .make = [](CollectiveSetup setup) { return make_tree_exchange(kShape, std::move(setup)); },
-    .bytes_sent = [](int rank, const std::vector<std::string>& hosts, double bytes) { return tree_bytes_sent(kShape, rank, hosts, bytes); },
-    .gather = [](GatherSetup setup) { return make_gather_exchange(spread, std::move(setup)); },
+    .make = [](CollectiveSetup setup) { return make_tree_exchange(kHierarchicalShape, std::move(setup)); },
+    .bytes_sent = [](int rank, const std::vector<std::string>& hosts,
+                     double bytes) { return tree_bytes_sent(kHierarchicalShape, rank, hosts, bytes); },
+    .gather = [](GatherSetup setup) { return make_gather_exchange(spread_hierarchical, std::move(setup)); },
     .gather_bytes_sent = [](int rank, const std::vector<std::string>& hosts,
-                            double bytes) { return gather_bytes_sent(spread, rank, hosts, bytes); },
+                            double bytes) { return gather_bytes_sent(spread_hierarchical, rank, hosts, bytes); },
 };
 
 }  // namespace perigee

@@ -5,7 +5,7 @@
 namespace perigee {
 namespace {
 
-TreePlace place(const World& world, int segment, int rank) {
+TreePlace ring_place(const World& world, int segment, int rank) {
   const int size = world.size;
   const int next = (rank + 1) % size, before = (rank + size - 1) % size;
   TreePlace place;
@@ -19,7 +19,7 @@ TreePlace place(const World& world, int segment, int rank) {
   return place;
 }
 
-GatherPlace spread(const World& world, int source, int rank) {
+GatherPlace spread_ring(const World& world, int source, int rank) {
   const int next = (rank + 1) % world.size;
   GatherPlace place;
   if (rank != source) place.from = (rank + world.size - 1) % world.size;
@@ -27,7 +27,7 @@ GatherPlace spread(const World& world, int source, int rank) {
   return place;
 }
 
-constexpr TreeShape kShape{.segments = [](const World& world) { return world.size; }, .place = place};
+constexpr TreeShape kRingShape{.segments = [](const World& world) { return world.size; }, .place = ring_place};
 
 }  // namespace
 
@@ -36,11 +36,12 @@ const TopologyDef topology_ring{
     .name = "ring",
     .doc = "sums and results go around: 2(K-1)/K of the bytes per member, in 2(K-1) steps, with two links per member",
     .keeps_tree = true,
-    .make = [](CollectiveSetup setup) { return make_tree_exchange(kShape, std::move(setup)); },
-    .bytes_sent = [](int rank, const std::vector<std::string>& hosts, double bytes) { return tree_bytes_sent(kShape, rank, hosts, bytes); },
-    .gather = [](GatherSetup setup) { return make_gather_exchange(spread, std::move(setup)); },
+    .make = [](CollectiveSetup setup) { return make_tree_exchange(kRingShape, std::move(setup)); },
+    .bytes_sent = [](int rank, const std::vector<std::string>& hosts,
+                     double bytes) { return tree_bytes_sent(kRingShape, rank, hosts, bytes); },
+    .gather = [](GatherSetup setup) { return make_gather_exchange(spread_ring, std::move(setup)); },
     .gather_bytes_sent = [](int rank, const std::vector<std::string>& hosts,
-                            double bytes) { return gather_bytes_sent(spread, rank, hosts, bytes); },
+                            double bytes) { return gather_bytes_sent(spread_ring, rank, hosts, bytes); },
 };
 
 }  // namespace perigee

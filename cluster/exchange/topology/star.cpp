@@ -4,7 +4,7 @@
 namespace perigee {
 namespace {
 
-TreePlace place(const World& world, int, int rank) {
+TreePlace star_place(const World& world, int, int rank) {
   TreePlace place;
   if (rank != 0) {
     place.reduce_to = place.result_from = 0;
@@ -15,7 +15,7 @@ TreePlace place(const World& world, int, int rank) {
   return place;
 }
 
-GatherPlace spread(const World& world, int source, int rank) {
+GatherPlace spread_star(const World& world, int source, int rank) {
   GatherPlace place;
   if (rank != source) place.from = rank == 0 ? source : 0;
   if (rank == source && rank != 0) place.to.push_back(0);
@@ -24,7 +24,7 @@ GatherPlace spread(const World& world, int source, int rank) {
   return place;
 }
 
-constexpr TreeShape kShape{.segments = [](const World&) { return 1; }, .place = place};
+constexpr TreeShape kStarShape{.segments = [](const World&) { return 1; }, .place = star_place};
 
 }  // namespace
 
@@ -33,11 +33,12 @@ const TopologyDef topology_star{
     .name = "star",
     .doc = "rank 0 merges for all: every other member sends and receives the bytes once, rank 0 K-1 times",
     .keeps_tree = true,
-    .make = [](CollectiveSetup setup) { return make_tree_exchange(kShape, std::move(setup)); },
-    .bytes_sent = [](int rank, const std::vector<std::string>& hosts, double bytes) { return tree_bytes_sent(kShape, rank, hosts, bytes); },
-    .gather = [](GatherSetup setup) { return make_gather_exchange(spread, std::move(setup)); },
+    .make = [](CollectiveSetup setup) { return make_tree_exchange(kStarShape, std::move(setup)); },
+    .bytes_sent = [](int rank, const std::vector<std::string>& hosts,
+                     double bytes) { return tree_bytes_sent(kStarShape, rank, hosts, bytes); },
+    .gather = [](GatherSetup setup) { return make_gather_exchange(spread_star, std::move(setup)); },
     .gather_bytes_sent = [](int rank, const std::vector<std::string>& hosts,
-                            double bytes) { return gather_bytes_sent(spread, rank, hosts, bytes); },
+                            double bytes) { return gather_bytes_sent(spread_star, rank, hosts, bytes); },
 };
 
 }  // namespace perigee

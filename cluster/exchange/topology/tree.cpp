@@ -4,13 +4,13 @@
 namespace perigee {
 namespace {
 
-TreePlace place(const World& world, int, int rank) {
+TreePlace tree_place(const World& world, int, int rank) {
   const BinaryPlace node = binary_place(world.size, rank);
   return {.reduce_from = node.children, .reduce_to = node.parent, .result_from = node.parent, .result_to = node.children};
 }
 
 // From wherever it begins along every edge, away from there.
-GatherPlace spread(const World& world, int source, int rank) {
+GatherPlace spread_tree(const World& world, int source, int rank) {
   const BinaryPlace node = binary_place(world.size, rank);
   GatherPlace place;
   if (rank != source) place.from = node.parent;
@@ -23,7 +23,7 @@ GatherPlace spread(const World& world, int source, int rank) {
   return place;
 }
 
-constexpr TreeShape kShape{.segments = [](const World&) { return 1; }, .place = place};
+constexpr TreeShape kTreeShape{.segments = [](const World&) { return 1; }, .place = tree_place};
 
 }  // namespace
 
@@ -32,11 +32,12 @@ const TopologyDef topology_tree{
     .name = "tree",
     .doc = "up a binary tree and down again: at most three times the bytes per member, in 2 log K steps",
     .keeps_tree = true,
-    .make = [](CollectiveSetup setup) { return make_tree_exchange(kShape, std::move(setup)); },
-    .bytes_sent = [](int rank, const std::vector<std::string>& hosts, double bytes) { return tree_bytes_sent(kShape, rank, hosts, bytes); },
-    .gather = [](GatherSetup setup) { return make_gather_exchange(spread, std::move(setup)); },
+    .make = [](CollectiveSetup setup) { return make_tree_exchange(kTreeShape, std::move(setup)); },
+    .bytes_sent = [](int rank, const std::vector<std::string>& hosts,
+                     double bytes) { return tree_bytes_sent(kTreeShape, rank, hosts, bytes); },
+    .gather = [](GatherSetup setup) { return make_gather_exchange(spread_tree, std::move(setup)); },
     .gather_bytes_sent = [](int rank, const std::vector<std::string>& hosts,
-                            double bytes) { return gather_bytes_sent(spread, rank, hosts, bytes); },
+                            double bytes) { return gather_bytes_sent(spread_tree, rank, hosts, bytes); },
 };
 
 }  // namespace perigee

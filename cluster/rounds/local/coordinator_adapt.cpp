@@ -11,7 +11,7 @@
 namespace perigee {
 namespace {
 
-std::string number(double value) {
+std::string coordinator_adapt_number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", value);
   return text;
@@ -37,7 +37,9 @@ bool LocalCoordinator::leave_out_outlying(const std::vector<WorkerId>& who) {
   const std::vector<Range> ranges = node.ready->ranges;
   if (planted(Bug::outlier_lost)) node.leased = without(node.leased, ranges);
   if (planted(Bug::outlier_lost)) return c_.drop_local_work(node), check_begin(), true;
-  leave_out(node, ranges, "outlying", "changed the parameters by " + number(first.size) + ", where the median is " + number(first.median));
+  leave_out(node, ranges, "outlying",
+            "changed the parameters by " + coordinator_adapt_number(first.size) + ", where the median is " +
+                coordinator_adapt_number(first.median));
   return true;
 }
 
@@ -52,7 +54,7 @@ void LocalCoordinator::note_sizes(const std::vector<WorkerId>& who) {
     c_.control.told_apart = c_.control.guard.apart();
     if (c_.control.told_apart)
       c_.event("replicas_apart", nullptr,
-               "the workers' changes are " + number(c_.control.guard.divergence()) +
+               "the workers' changes are " + coordinator_adapt_number(c_.control.guard.divergence()) +
                    " times as large as their mean: they work against each other",
                c_.options.policy.pace.automatic ? "the next averages come sooner" : "a smaller 'every' keeps them together");
   }
@@ -71,8 +73,8 @@ void LocalCoordinator::adapt(const std::vector<Share>& shares) {
   if (!c_.options.policy.pace.automatic || 4 * std::abs(every - told) <= told) return;
   c_.control.told_every = every;
   c_.event("pace", nullptr,
-           "a round takes " + number(1e3 * c_.control.pace.beside_s()) + " ms beside training, a step " +
-               number(1e3 * c_.control.pace.step_s()) + " ms",
+           "a round takes " + coordinator_adapt_number(1e3 * c_.control.pace.beside_s()) + " ms beside training, a step " +
+               coordinator_adapt_number(1e3 * c_.control.pace.step_s()) + " ms",
            "the next averages are every " + std::to_string(every) + " steps");
 }
 

@@ -11,20 +11,20 @@
 namespace perigee {
 namespace {
 
-const char* text(const Json& json, const char* name) { return json.find(name)->as_string().c_str(); }
-double number(const Json& json, const char* name) { return json.find(name)->as_number(); }
-long long integer(const Json& json, const char* name) { return json.find(name)->as_int(); }
+const char* averaging_text(const Json& json, const char* name) { return json.find(name)->as_string().c_str(); }
+double averaging_number(const Json& json, const char* name) { return json.find(name)->as_number(); }
+long long averaging_integer(const Json& json, const char* name) { return json.find(name)->as_int(); }
 
 std::string when_of(const Json& averaging) {
   const Json* before = averaging.find("before");
-  return (before ? before->as_string() + ", then " : "") + text(averaging, "when");
+  return (before ? before->as_string() + ", then " : "") + averaging_text(averaging, "when");
 }
 
 std::string what_of(const Json& averaging) {
-  std::string what = text(averaging, "what");
+  std::string what = averaging_text(averaging, "what");
   if (const Json* codec = averaging.find("codec")) {
     char line[64];
-    std::snprintf(line, sizeof line, " as %s (%.3g bits each)", text(*codec, "type"), number(*codec, "bits"));
+    std::snprintf(line, sizeof line, " as %s (%.3g bits each)", averaging_text(*codec, "type"), averaging_number(*codec, "bits"));
     what += line;
   }
   if (averaging.find("optimizer_state")->as_bool()) what += " and optimiser state";
@@ -42,19 +42,20 @@ std::string outer_of(const Json& averaging) {
 
 // Each worker with the server by itself: what one exchange sends, each way.
 void print_served(const Json& averaging, const Json& server) {
-  const long long contributions = integer(server, "contributions");
+  const long long contributions = averaging_integer(server, "contributions");
   const std::string merged = contributions > 1 ? "of " + std::to_string(contributions) + " contributions" : "of one contribution";
   std::printf("averaging on several workers: %s: %s, %s, rounds %s%s, merge %s, with a server, staleness at most %lld; gain %.3g\n",
-              text(averaging, "type"), when_of(averaging).c_str(), what_of(averaging).c_str(), merged.c_str(), outer_of(averaging).c_str(),
-              text(server, "merge"), integer(averaging, "max_staleness"), number(averaging, "gain"));
+              averaging_text(averaging, "type"), when_of(averaging).c_str(), what_of(averaging).c_str(), merged.c_str(),
+              outer_of(averaging).c_str(), averaging_text(server, "merge"), averaging_integer(averaging, "max_staleness"),
+              averaging_number(averaging, "gain"));
   const Json& bytes = *averaging.find("exchange_bytes");
   std::printf("bytes between a worker and the server in one exchange: up %s, down %s; accounting exact\n",
-              bytes_text(number(bytes, "up")).c_str(), bytes_text(number(bytes, "down")).c_str());
+              bytes_text(averaging_number(bytes, "up")).c_str(), bytes_text(averaging_number(bytes, "down")).c_str());
   const Json& kept = *averaging.find("kept");
   std::printf(
       "if the server dies: its rounds are made again; each worker keeps its last %lld pushes (%s) for it, and an image of the server is "
       "made before it has pushed more\n",
-      integer(kept, "pushes"), bytes_text(number(kept, "bytes")).c_str());
+      averaging_integer(kept, "pushes"), bytes_text(averaging_number(kept, "bytes")).c_str());
 }
 
 void print_fragment_table(const Json& table) {
@@ -63,9 +64,10 @@ void print_fragment_table(const Json& table) {
   const int name = static_cast<int>(width);
   std::printf("%-*s  %12s  %10s  %-10s  %6s  %12s  %12s\n", name, "fragment", "parameters", "every", "codec", "gain", "as sums", "sent");
   for (const Json& row : table.as_array())
-    std::printf("%-*s  %12s  %10s  %-10s  %6.3g  %12s  %12s\n", name, text(row, "name"), grouped(integer(row, "parameters")).c_str(),
-                text(row, "every"), text(row, "codec"), number(row, "gain"), amount_text(number(row, "sums_bytes")).c_str(),
-                amount_text(number(row, "sent_bytes")).c_str());
+    std::printf("%-*s  %12s  %10s  %-10s  %6.3g  %12s  %12s\n", name, averaging_text(row, "name"),
+                grouped(averaging_integer(row, "parameters")).c_str(), averaging_text(row, "every"), averaging_text(row, "codec"),
+                averaging_number(row, "gain"), amount_text(averaging_number(row, "sums_bytes")).c_str(),
+                amount_text(averaging_number(row, "sent_bytes")).c_str());
 }
 
 void print_fragments(const Json& fragments) {
@@ -73,9 +75,9 @@ void print_fragments(const Json& fragments) {
   std::printf("bytes that the busiest of 4 workers sends in the largest round, and in the mean:");
   const auto& bytes = fragments.find("bytes")->as_array();
   for (size_t i = 0; i < bytes.size(); ++i)
-    std::printf(" %s %s, %s%s", text(bytes[i], "topology"), amount_text(number(bytes[i], "largest")).c_str(),
-                amount_text(number(bytes[i], "mean")).c_str(), i + 1 == bytes.size() ? "\n" : ";");
-  if (const long long longest = integer(fragments, "longest_rounds"); longest > 1)
+    std::printf(" %s %s, %s%s", averaging_text(bytes[i], "topology"), amount_text(averaging_number(bytes[i], "largest")).c_str(),
+                amount_text(averaging_number(bytes[i], "mean")).c_str(), i + 1 == bytes.size() ? "\n" : ";");
+  if (const long long longest = averaging_integer(fragments, "longest_rounds"); longest > 1)
     std::printf(
         "accounting: bounded: what a lost worker did of a fragment since that was last averaged, at most %lld rounds, is lost though "
         "counted; the run's last round averages all\n",
@@ -86,32 +88,34 @@ void print_bytes(const Json& list) {
   std::printf("bytes that the busiest of 4 workers sends in one exchange:");
   const auto& bytes = list.as_array();
   for (size_t i = 0; i < bytes.size(); ++i)
-    std::printf(" %s %s%s", text(bytes[i], "topology"), bytes_text(number(bytes[i], "bytes")).c_str(), i + 1 == bytes.size() ? "\n" : ",");
+    std::printf(" %s %s%s", averaging_text(bytes[i], "topology"), bytes_text(averaging_number(bytes[i], "bytes")).c_str(),
+                i + 1 == bytes.size() ? "\n" : ",");
 }
 
 void print_inner(const Json& inner) {
   std::printf(
       "inside %s: %s every %lld steps, %lld times before each round of all; of two workers each sends %.0f bytes to the other each time\n",
-      text(inner, "groups"), text(inner, "what"), integer(inner, "every"), integer(inner, "times"), number(inner, "bytes"));
+      averaging_text(inner, "groups"), averaging_text(inner, "what"), averaging_integer(inner, "every"), averaging_integer(inner, "times"),
+      averaging_number(inner, "bytes"));
   std::printf("rounds of all: 1/%.3g as many as every %lld steps; accounting: bounded, `perigee ledger` says of how many examples\n",
-              number(inner, "rounds_share"), integer(inner, "every"));
+              averaging_number(inner, "rounds_share"), averaging_integer(inner, "every"));
 }
 
 }  // namespace
 
 void print_averaging(const Json& averaging) {
   if (const Json* server = averaging.find("server")) return print_served(averaging, *server);
-  std::string synchrony = text(averaging, "synchrony"), note;
+  std::string synchrony = averaging_text(averaging, "synchrony"), note;
   if (const Json* overlap = averaging.find("overlap")) synchrony += overlap->as_string();
   if (const Json* outer = averaging.find("outer")) {
     note = " with 4 workers";
     if (outer->find("may_diverge")->as_bool()) note += ", more than they are: a run may diverge";
   }
-  std::printf("averaging on several workers: %s: %s, %s, %s%s, topology %s, %s; gain %.3g%s\n", text(averaging, "type"),
-              when_of(averaging).c_str(), what_of(averaging).c_str(), text(averaging, "merge"), outer_of(averaging).c_str(),
-              text(averaging, "topology"), synchrony.c_str(), number(averaging, "gain"), note.c_str());
+  std::printf("averaging on several workers: %s: %s, %s, %s%s, topology %s, %s; gain %.3g%s\n", averaging_text(averaging, "type"),
+              when_of(averaging).c_str(), what_of(averaging).c_str(), averaging_text(averaging, "merge"), outer_of(averaging).c_str(),
+              averaging_text(averaging, "topology"), synchrony.c_str(), averaging_number(averaging, "gain"), note.c_str());
   if (const Json* guard = averaging.find("guard"))
-    std::printf("guards: a contribution of %g times the median change is left out%s\n", number(*guard, "outlier"),
+    std::printf("guards: a contribution of %g times the median change is left out%s\n", averaging_number(*guard, "outlier"),
                 guard->find("divergence")->as_bool() ? "; a run that diverges is stopped" : "");
   if (const Json* fragments = averaging.find("fragments")) print_fragments(*fragments);
   if (const Json* bytes = averaging.find("bytes")) print_bytes(*bytes);

@@ -19,15 +19,15 @@ namespace {
 
 constexpr uint64_t kMostBytes = 1 << 20;
 
-double number(const Json& json, const char* name) { return json.find(name)->as_number(); }
+double link_number(const Json& json, const char* name) { return json.find(name)->as_number(); }
 
 // Bytes that a worker sends in one exchange, or with a server both ways: they take turns.
 double bytes_of(const Json& averaging) {
-  if (const Json* served = averaging.find("exchange_bytes")) return number(*served, "up") + number(*served, "down");
+  if (const Json* served = averaging.find("exchange_bytes")) return link_number(*served, "up") + link_number(*served, "down");
   const Json* fragments = averaging.find("fragments");
   const Json* list = fragments ? fragments->find("bytes") : averaging.find("bytes");
   for (const Json& one : list->as_array())
-    if (*one.find("topology") == Json("direct")) return number(one, fragments ? "mean" : "bytes");
+    if (*one.find("topology") == Json("direct")) return link_number(one, fragments ? "mean" : "bytes");
   return 0;
 }
 
@@ -77,9 +77,9 @@ Json describe_link(const Job& job, const Json& averaging, const LinkQuestion& qu
 
 void print_link(const Json& link) {
   std::printf("link%s: %s of training, then %s for %s to be sent: %.0f %% of a worker's time is left for training\n",
-              link.find("measured")->as_bool() ? ", as this run measured it" : "", span_text(number(link, "train_s")).c_str(),
-              span_text(number(link, "transfer_s")).c_str(), amount_text(number(link, "sent_bytes")).c_str(),
-              100 * number(link, "training_share"));
+              link.find("measured")->as_bool() ? ", as this run measured it" : "", span_text(link_number(link, "train_s")).c_str(),
+              span_text(link_number(link, "transfer_s")).c_str(), amount_text(link_number(link, "sent_bytes")).c_str(),
+              100 * link_number(link, "training_share"));
   if (const Json* warning = link.find("warning")) std::printf("warning: %s\n", warning->as_string().c_str());
 }
 

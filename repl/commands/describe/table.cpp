@@ -10,10 +10,10 @@
 namespace perigee {
 namespace {
 
-double number(const Json& json, const char* name) { return json.find(name)->as_number(); }
-const std::string& text(const Json& json, const char* name) { return json.find(name)->as_string(); }
+double table_number(const Json& json, const char* name) { return json.find(name)->as_number(); }
+const std::string& table_text(const Json& json, const char* name) { return json.find(name)->as_string(); }
 
-std::string scaled(double value, const char* const (&units)[5], double base) {
+std::string table_scaled(double value, const char* const (&units)[5], double base) {
   size_t unit = 0;
   while (value >= base && unit < 4) value /= base, ++unit;
   char text[40];
@@ -21,11 +21,11 @@ std::string scaled(double value, const char* const (&units)[5], double base) {
   return text;
 }
 
-std::string flops_text(double value) { return scaled(value, {"", "k", "M", "G", "T"}, 1000); }
+std::string flops_text(double value) { return table_scaled(value, {"", "k", "M", "G", "T"}, 1000); }
 
 }  // namespace
 
-std::string bytes_text(double value) { return scaled(value, {"B", "KiB", "MiB", "GiB", "TiB"}, 1024); }
+std::string bytes_text(double value) { return table_scaled(value, {"B", "KiB", "MiB", "GiB", "TiB"}, 1024); }
 
 std::string network_table(const Json& network) {
   const auto& inputs = network.find("inputs")->as_array();
@@ -33,8 +33,8 @@ std::string network_table(const Json& network) {
   std::string table;
   size_t name = 5, type = 4, shape = 12;
   for (const Json& row : layers) {
-    name = std::max(name, text(row, "name").size()), type = std::max(type, text(row, "type").size());
-    shape = std::max(shape, text(row, "shape").size());
+    name = std::max(name, table_text(row, "name").size()), type = std::max(type, table_text(row, "type").size());
+    shape = std::max(shape, table_text(row, "shape").size());
   }
   const auto line = [&](const std::string& a, const std::string& b, const std::string& c, const std::string& d, const std::string& e,
                         const std::string& f) {
@@ -44,11 +44,12 @@ std::string network_table(const Json& network) {
              right(f, 10) + "\n";
   };
   const auto figures = [&](const std::string& a, const std::string& b, const std::string& c, const Json& row) {
-    line(a, b, c, grouped(row.find("parameters")->as_int()), bytes_text(number(row, "activation_bytes")), flops_text(number(row, "flops")));
+    line(a, b, c, grouped(row.find("parameters")->as_int()), bytes_text(table_number(row, "activation_bytes")),
+         flops_text(table_number(row, "flops")));
   };
   line("layer", "type", "output shape", "parameters", "activations", "FLOPs");
-  for (const Json& input : inputs) line(text(input, "name"), "input", text(input, "shape"), "", "", "");
-  for (const Json& row : layers) figures(text(row, "name"), text(row, "type"), text(row, "shape"), row);
+  for (const Json& input : inputs) line(table_text(input, "name"), "input", table_text(input, "shape"), "", "", "");
+  for (const Json& row : layers) figures(table_text(row, "name"), table_text(row, "type"), table_text(row, "shape"), row);
   figures("total", "", "", network);
   return table + "activations and FLOPs: of one example, forward; backward takes about twice the FLOPs\n";
 }

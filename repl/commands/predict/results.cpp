@@ -21,7 +21,7 @@ const Json::Array& list_in(const Json& json, const char* key) {
   return list != nullptr && list->is_array() ? list->as_array() : kNone;
 }
 
-std::string text_in(const Json& json, const char* key) {
+std::string results_text_in(const Json& json, const char* key) {
   const Json* text = json.find(key);
   return text == nullptr ? "" : text->is_string() ? text->as_string() : text->dump();
 }
@@ -45,7 +45,7 @@ std::string numbers_text(const Json::Array& numbers) {
 
 // The labels of a sequence: their text, or their numbers.
 std::string labels_text(const Json& part) {
-  if (part.find("text") != nullptr) return text_in(part, "text");
+  if (part.find("text") != nullptr) return results_text_in(part, "text");
   std::string text;
   for (const Json& label : list_in(part, "labels")) text += (text.empty() ? "" : " ") + label.dump();
   return text;
@@ -56,8 +56,8 @@ class TextResults : public Results {
   TextResults(const std::vector<PredictedOutput>& outputs, int64_t top) : outputs_(outputs), top_(static_cast<size_t>(top)) {}
 
   void add(const Json& result, bool single) override {
-    std::string line = text_in(result, "file");
-    if (!single) line += "[" + text_in(result, "index") + "]";
+    std::string line = results_text_in(result, "file");
+    if (!single) line += "[" + results_text_in(result, "index") + "]";
     const bool named = outputs_.size() > 1;
     for (size_t i = 0; i < outputs_.size(); ++i) {
       line += i == 0 ? ": " : "; ";
@@ -155,7 +155,7 @@ class CsvFile : public Results {
   }
 
   void add(const Json& result, bool) override {
-    text_ += csv_cell(text_in(result, "file")) + "," + text_in(result, "index");
+    text_ += csv_cell(results_text_in(result, "file")) + "," + results_text_in(result, "index");
     for (const PredictedOutput& output : outputs_) {
       if (output.layer) {
         if (const Json* layers = result.find("layers")) add_numbers(list_in(*layers, output.name.c_str()));
@@ -163,10 +163,10 @@ class CsvFile : public Results {
       }
       const Json& part = part_of(result, output);
       if (output.blank) {
-        text_ += "," + csv_cell(labels_text(part)) + "," + text_in(part, "log_probability");
+        text_ += "," + csv_cell(labels_text(part)) + "," + results_text_in(part, "log_probability");
         continue;
       }
-      if (output.classes > 0) text_ += "," + csv_cell(text_in(part, "label"));
+      if (output.classes > 0) text_ += "," + csv_cell(results_text_in(part, "label"));
       add_numbers(list_in(part, output.classes > 0 ? "probabilities" : "values"));
     }
     text_ += "\n";

@@ -29,7 +29,7 @@ struct Running {
   std::unique_ptr<std::FILE, Closer> output;
 };
 
-Running start(const std::vector<std::string>& arguments, const std::string& slice) {
+Running start_slices(const std::vector<std::string>& arguments, const std::string& slice) {
   Running child;
   child.output.reset(std::tmpfile());
   if (!child.output)
@@ -85,13 +85,13 @@ int run_slices(const std::vector<std::string>& arguments, int64_t count, const s
   } end_all{children};
   const auto name = [&](int64_t i) { return std::to_string(i) + "/" + std::to_string(count); };
   int partly = 0;
-  for (int64_t i = 0; i < count; ++i) children.push_back(start(arguments, name(i)));
+  for (int64_t i = 0; i < count; ++i) children.push_back(start_slices(arguments, name(i)));
   for (int64_t i = 0; i < count; ++i) {
     Running& child = children[static_cast<size_t>(i)];
     int status = wait_for(child);
     if (WIFSIGNALED(status) && !stop_requested()) {
       child.pid = -1;
-      child = start(arguments, name(i));  // what it did is lost with it, and nothing else
+      child = start_slices(arguments, name(i));  // what it did is lost with it, and nothing else
       status = wait_for(child);
     }
     child.pid = -1;

@@ -219,7 +219,7 @@ constexpr std::string_view kVolumes = R"(volumes:
       claimName: @NAME@
 )";
 
-std::string indented(std::string_view text, size_t by) {
+std::string kubernetes_indented(std::string_view text, size_t by) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
@@ -240,7 +240,7 @@ std::string composed(std::string text) {
       // A mark in a line of its own takes over the indent of a piece around it; one inside a line is replaced where it stands.
       const size_t line = text.rfind('\n', at) + 1;
       const bool own = text.find_first_not_of(' ', line) == at;
-      if (own) text.replace(line, end + 2 - line, indented(piece, by + at - line));
+      if (own) text.replace(line, end + 2 - line, kubernetes_indented(piece, by + at - line));
       else text.replace(at, end + 1 - at, piece);
     }
   return text;

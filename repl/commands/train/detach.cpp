@@ -76,7 +76,7 @@ std::vector<std::string> arguments_without_detach() {
   return arguments;
 }
 
-pid_t start(int output, int tell) {
+pid_t start_detach(int output, int tell) {
   std::vector<std::string> arguments = arguments_without_detach();
   std::vector<char*> pointers;
   for (std::string& argument : arguments) pointers.push_back(argument.data());
@@ -120,7 +120,7 @@ int train_detached() {
   const Descriptor told(ends[0]);
   Descriptor tell(ends[1]);
   fcntl(tell.get(), F_SETFD, 0);  // the process that trains has it
-  const pid_t pid = start(output.get(), tell.get());
+  const pid_t pid = start_detach(output.get(), tell.get());
   tell.close();
   off_t shown = 0;
   std::string folder;

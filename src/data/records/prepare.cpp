@@ -23,7 +23,7 @@ namespace {
 constexpr const char* kWhere = "perigee data prepare";
 constexpr size_t kShardBytes = size_t{256} << 20, kBlockBytes = size_t{64} << 10, kWaveBytes = size_t{4} << 20;
 constexpr int64_t kEncodedRows = 16;  // of a block
-constexpr int64_t kSamples = 64, kMostShards = 1'000'000;
+constexpr int64_t kPrepareSamples = 64, kMostPrepareShards = 1'000'000;
 
 // A folder that one process at a time prepares.
 class Lock {
@@ -149,7 +149,7 @@ class Preparation {
       const Slots slots(fields_);
       Bytes piece;
       size_t sum = 0;
-      const int64_t count = std::min(kSamples, source_.size());
+      const int64_t count = std::min(kPrepareSamples, source_.size());
       for (int64_t i = 0; i < count; ++i) {
         read({.index = i * (source_.size() / count)}, slots, piece);
         sum += piece.size();
@@ -162,7 +162,7 @@ class Preparation {
     per_shard_ = std::max<int64_t>(1, std::min(wanted, source_.size()));
     fields_.layout.per_block = std::min(fields_.layout.per_block, per_shard_);
     shards_ = (source_.size() - 1) / per_shard_ + 1;
-    if (shards_ > kMostShards)
+    if (shards_ > kMostPrepareShards)
       throw Error(ErrorKind::usage, {.where = kWhere,
                                      .what = "there would be too many files",
                                      .got = std::to_string(shards_),
@@ -202,7 +202,7 @@ class Preparation {
     const Slots slots(fields_);
     Bytes piece;
     uint64_t hash = 0;
-    const int64_t count = std::min(kSamples, source_.size());
+    const int64_t count = std::min(kPrepareSamples, source_.size());
     for (int64_t i = 0; i < count; ++i) {
       read({.index = i * (source_.size() / count)}, slots, piece);
       hash = xxh3_64(piece, hash);

@@ -6,7 +6,7 @@
 namespace perigee::records {
 namespace {
 
-std::string type_of(const Json& description) {
+std::string prepared_part_type_of(const Json& description) {
   const Json* type = description.find("type");
   return type != nullptr && type->is_string() ? type->as_string() : "";
 }
@@ -14,7 +14,7 @@ std::string type_of(const Json& description) {
 bool draws(const Json& transform) {
   const Json* random = transform.find("random");
   return std::any_of(transform_defs().begin(), transform_defs().end(), [&](const TransformDef* def) {
-    return type_of(transform) == def->type && def->random && (random == nullptr || *random != Json(false));
+    return prepared_part_type_of(transform) == def->type && def->random && (random == nullptr || *random != Json(false));
   });
 }
 
@@ -39,7 +39,7 @@ PreparedPart cut_map(const Json& map, const PreparedPart& inner, const Json& lea
 
 PreparedPart prepared_part(const Json& description, const Json& leaf, bool encoded) {
   static constexpr const char* kRandom[] = {"mixup", "cutmix", "balanced", "masked_lm"};
-  const std::string type = type_of(description);
+  const std::string type = prepared_part_type_of(description);
   if (const Json* source = description.find("source"); source != nullptr && source->is_object()) {
     const PreparedPart inner = prepared_part(*source, leaf, encoded);
     if (type == "map") return cut_map(description, inner, leaf, encoded);

@@ -11,10 +11,10 @@
 namespace perigee::records {
 namespace {
 
-constexpr size_t kMostFields = 64;
+constexpr size_t kMostRecordSetFields = 64;
 constexpr size_t kMostRow = size_t{1} << 32;
 constexpr int64_t kCountedClasses = 100'000;
-constexpr int64_t kMostShards = 1'000'000;
+constexpr int64_t kMostRecordSetShards = 1'000'000;
 
 size_t padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
@@ -40,7 +40,7 @@ StoredField field_of(const Config& config) {
 
 // Offsets and the row's size; false: too large.
 bool place(RecordFields& all) {
-  if (all.fields.size() > kMostFields) return false;
+  if (all.fields.size() > kMostRecordSetFields) return false;
   all.layout.stride = all.layout.variable = 0;
   for (StoredField& stored : all.fields) {
     stored.offset = stored.encoded ? all.layout.variable++ : all.layout.stride;
@@ -92,7 +92,7 @@ Json fields_json(const RecordFields& all) {
 
 RecordFields fields_of(const Json& json, const std::string& where) {
   RecordFields all;
-  if (!json.is_array() || json.as_array().empty() || json.as_array().size() > kMostFields)
+  if (!json.is_array() || json.as_array().empty() || json.as_array().size() > kMostRecordSetFields)
     throw Error(ErrorKind::data, {.where = where, .what = "the fields must be a list", .expected = "1 to 64 fields"});
   try {
     for (const Json& each : json.as_array()) all.fields.push_back(field_of(Config(each, where + ": fields", ErrorKind::data)));
@@ -211,7 +211,7 @@ RecordSet open_records(const std::string& folder) {
   if (const Json* statistics = config.raw("statistics")) set.statistics = *statistics;
   const Json* list = config.raw("shards");
   const int64_t wanted = (set.records - 1) / set.per_shard + 1;
-  if (list == nullptr || !list->is_array() || wanted > kMostShards || static_cast<int64_t>(list->as_array().size()) != wanted)
+  if (list == nullptr || !list->is_array() || wanted > kMostRecordSetShards || static_cast<int64_t>(list->as_array().size()) != wanted)
     config.fail("shards", "are not as many as the records need", "", std::to_string(wanted));
   for (int64_t i = 0; i < wanted; ++i) {
     const std::string file = path_in(folder, shard_name(i));

@@ -18,7 +18,7 @@ struct Registered {
   std::map<std::string, SourcePtr> sources;
 };
 
-Registered& registered() {
+Registered& arrays_registered() {
   static Registered one;
   return one;
 }
@@ -47,7 +47,7 @@ void flatten(const Config& config, const std::string& key, const Json& json, con
   for (const Json& item : json.as_array()) flatten(config, key, item, dims, level + 1, out, whole);
 }
 
-NamedArray read_array(const Config& config, const std::string& key, const Json& value, const std::string& folder) {
+NamedArray read_arrays_array(const Config& config, const std::string& key, const Json& value, const std::string& folder) {
   const std::string where = config.where() + ": '" + key + "'";
   config.raw(key);  // it is read
   const Tensor values =
@@ -61,19 +61,19 @@ bool is_option(const std::string& key) {
   return key.starts_with('@') || std::ranges::find(kNames, key) != std::end(kNames);
 }
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_arrays_source(const Config& config, const std::string& folder) {
   if (config.has("handle")) {
     const std::string handle = config.string("handle");
-    const std::lock_guard lock(registered().mutex);
-    const auto found = registered().sources.find(handle);
-    if (found != registered().sources.end()) return found->second;
+    const std::lock_guard lock(arrays_registered().mutex);
+    const auto found = arrays_registered().sources.find(handle);
+    if (found != arrays_registered().sources.end()) return found->second;
     std::vector<std::string> names;
-    for (const auto& [name, source] : registered().sources) names.push_back(name);
+    for (const auto& [name, source] : arrays_registered().sources) names.push_back(name);
     config.fail("handle", "names nothing that is in memory here", "'" + handle + "'", "", nearest_hint(handle, names));
   }
   std::vector<NamedArray> arrays;
   for (const auto& [key, value] : config.json().as_object())
-    if ((value.is_array() && key != "class_names") || names_array(value)) arrays.push_back(read_array(config, key, value, folder));
+    if ((value.is_array() && key != "class_names") || names_array(value)) arrays.push_back(read_arrays_array(config, key, value, folder));
     else if (!is_option(key)) config.fail(key, "is no array", value.dump().substr(0, 60), "a list of numbers, lists of them, or a tensor");
   if (arrays.empty())
     throw Error(ErrorKind::data, {.where = config.where(), .what = "there are no arrays", .hint = "give 'x' and 'y', or a 'handle'"});
@@ -83,7 +83,7 @@ SourcePtr open(const Config& config, const std::string& folder) {
 }
 
 // How a tensor's elements are read.
-Column column_of(const NamedArray& array) {
+Column arrays_column_of(const NamedArray& array) {
   const Tensor& values = array.values;
   std::vector<int64_t> dims = values.shape().vector();
   const size_t rank = dims.size();
@@ -168,7 +168,7 @@ SourcePtr arrays_source(const std::string& name, std::vector<NamedArray> arrays,
                                     .got = std::to_string(examples),
                                     .expected = std::to_string(size)});
     size = examples;
-    columns.push_back(column_of(array));
+    columns.push_back(arrays_column_of(array));
     columns.back().field.role = array.role;
     if (array.label) settle_classes(array, columns.back(), size);
     else columns.back().field.class_names = array.class_names;
@@ -179,8 +179,8 @@ SourcePtr arrays_source(const std::string& name, std::vector<NamedArray> arrays,
 }
 
 SourcePtr register_source(const std::string& handle, SourcePtr source) {
-  const std::lock_guard lock(registered().mutex);
-  auto& sources = registered().sources;
+  const std::lock_guard lock(arrays_registered().mutex);
+  auto& sources = arrays_registered().sources;
   SourcePtr before;
   if (const auto found = sources.find(handle); found != sources.end()) {
     before = std::move(found->second);
@@ -192,9 +192,9 @@ SourcePtr register_source(const std::string& handle, SourcePtr source) {
 
 namespace {
 
-constexpr Option kOptions[] = {{"handle", "string", "none", "names arrays in memory"},
-                               {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
-                               {"class_names", "list of names", "[]", "of the label"}};
+constexpr Option kArraysOptions[] = {{"handle", "string", "none", "names arrays in memory"},
+                                     {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
+                                     {"class_names", "list of names", "[]", "of the label"}};
 
 }  // namespace
 
@@ -204,7 +204,7 @@ const SourceDef source_arrays{
     .doc =
         "Arrays of the script ('x', 'y', ...: tensors or nested lists; large ones are kept beside the run), or in memory "
         "('handle'). Options: classes, class_names",
-    .schema = {.options = kOptions, .open = true},
-    .open = open};
+    .schema = {.options = kArraysOptions, .open = true},
+    .open = open_arrays_source};
 
 }  // namespace perigee

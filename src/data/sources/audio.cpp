@@ -20,12 +20,12 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kMaxFileBytes = uint64_t{1} << 30, kMaxArchiveBytes = uint64_t{1} << 36;
-constexpr size_t kMaxFiles = size_t{1} << 26;
+constexpr uint64_t kMaxAudioFileBytes = uint64_t{1} << 30, kMaxArchiveBytes = uint64_t{1} << 36;
+constexpr size_t kMaxAudioFiles = size_t{1} << 26;
 constexpr int64_t kMaxNumbers = int64_t{1} << 24;
 constexpr int kMaxDepth = 8;
 
-struct File {
+struct AudioFile {
   std::string name;  // from the folder on
   std::string path;  // for messages too
   std::string label;
@@ -35,15 +35,15 @@ struct File {
 
 struct Files {
   std::string place;
-  std::vector<File> files;
+  std::vector<AudioFile> files;
   std::shared_ptr<const FileContent> archive;
   bool in_memory = false;
   Bytes own;  // of a single recording
 
   // In `memory`, unless it lies in an archive.
-  std::span<const std::byte> content(const File& file, Bytes& memory) const {
+  std::span<const std::byte> content(const AudioFile& file, Bytes& memory) const {
     if (in_memory) return file.bytes;
-    read_file(file.path, kMaxFileBytes, memory);
+    read_file(file.path, kMaxAudioFileBytes, memory);
     return memory;
   }
 };
@@ -77,7 +77,7 @@ class AudioSource : public DataSource, public RatedSource, public EncodedSource 
 
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
     thread_local Bytes memory;
-    const File& file = files_.files[static_cast<size_t>(key.index)];
+    const AudioFile& file = files_.files[static_cast<size_t>(key.index)];
     decode(file, files_.content(file, memory), reinterpret_cast<float*>(slots[0]), slots);
   }
 
@@ -85,7 +85,7 @@ class AudioSource : public DataSource, public RatedSource, public EncodedSource 
   void encoded(int64_t index, Bytes& bytes, std::span<std::byte* const> slots) const override {
     thread_local Bytes memory;
     thread_local std::vector<float> decoded;
-    const File& file = files_.files[static_cast<size_t>(index)];
+    const AudioFile& file = files_.files[static_cast<size_t>(index)];
     const auto content = files_.content(file, memory);
     bytes.assign(content.begin(), content.end());
     decoded.resize(static_cast<size_t>(form_.channels * form_.steps));
@@ -94,7 +94,7 @@ class AudioSource : public DataSource, public RatedSource, public EncodedSource 
 
  private:
   // Into `to`, and what is known beside it into the slots from the second on.
-  void decode(const File& file, std::span<const std::byte> bytes, float* to, std::span<std::byte* const> slots) const {
+  void decode(const AudioFile& file, std::span<const std::byte> bytes, float* to, std::span<std::byte* const> slots) const {
     const SoundDecoder decoder{.rate = form_.rate, .channels = form_.channels, .steps = form_.steps};
     const int64_t steps = decoder.decode(bytes, file.path, to);
     size_t slot = 1;
@@ -131,18 +131,18 @@ std::string class_in(const std::string& pattern, const std::string& name) {
   return "";
 }
 
-void find_files(const std::string& root, const std::string& below, int depth, std::vector<File>* files) {
+void find_files(const std::string& root, const std::string& below, int depth, std::vector<AudioFile>* files) {
   for (const FolderEntry& entry : list_folder(below.empty() ? root : root + "/" + below)) {
     if (entry.name.starts_with('.')) continue;
     const std::string name = below.empty() ? entry.name : below + "/" + entry.name;
     if (entry.folder && depth < kMaxDepth) find_files(root, name, depth + 1, files);
-    else if (entry.file && files->size() < kMaxFiles) files->push_back({.name = name});
+    else if (entry.file && files->size() < kMaxAudioFiles) files->push_back({.name = name});
   }
 }
 
 // A table with the columns path and, where there are classes, label.
-void read_table(const std::string& path, Files* found) {
-  const FileContent content = FileContent::open(path, kMaxFileBytes);
+void read_audio_table(const std::string& path, Files* found) {
+  const FileContent content = FileContent::open(path, kMaxAudioFileBytes);
   const CsvTable table = parse_csv(as_text(content.bytes()), path, ',', true);
   const auto column = [&](const char* name) { return std::find(table.header.begin(), table.header.end(), name) - table.header.begin(); };
   const auto paths = column("path"), labels = column("label");
@@ -164,19 +164,19 @@ Files files_of(const Config& config, const std::string& base) {
     for (TarEntry& entry : tar_entries(found.archive->bytes(), found.place))
       found.files.push_back({.name = std::move(entry.name), .bytes = entry.content});
   } else if (config.has("table")) {
-    read_table(path_in(base, config.string("table")), &found);
+    read_audio_table(path_in(base, config.string("table")), &found);
   } else {
     find_files(found.place, "", 0, &found.files);
   }
   const std::vector<std::string> wanted = config.string_list("files");
-  std::erase_if(found.files, [&](const File& file) {
+  std::erase_if(found.files, [&](const AudioFile& file) {
     const auto fits = [&](const std::string& pattern) {
       return matches(pattern, pattern.find('/') == std::string::npos ? std::string(base_of(file.name)) : file.name);
     };
     return !is_sound_suffix(suffix_of(file.name)) || (!wanted.empty() && std::none_of(wanted.begin(), wanted.end(), fits));
   });
-  for (File& file : found.files) file.path = found.place + (found.in_memory ? ": " : "/") + file.name;
-  std::sort(found.files.begin(), found.files.end(), [](const File& a, const File& b) { return a.name < b.name; });
+  for (AudioFile& file : found.files) file.path = found.place + (found.in_memory ? ": " : "/") + file.name;
+  std::sort(found.files.begin(), found.files.end(), [](const AudioFile& a, const AudioFile& b) { return a.name < b.name; });
   if (found.files.empty())
     throw Error(ErrorKind::data,
                 {.where = found.place,
@@ -189,7 +189,7 @@ void find_labels(const Config& config, Files* found) {
   const std::string pattern = config.string("label", "");
   if (!pattern.empty() && pattern.find("{class}") == std::string::npos)
     config.fail("label", "does not say where the class stands", "'" + pattern + "'", "a pattern such as \"{class}_*\"");
-  for (File& file : found->files) {
+  for (AudioFile& file : found->files) {
     if (!file.label.empty()) continue;
     const std::string base(base_of(file.name));
     if (pattern.empty()) {
@@ -206,11 +206,11 @@ void find_labels(const Config& config, Files* found) {
 std::vector<std::string> number_classes(std::vector<std::string> given, Files* found) {
   if (given.empty()) {
     std::set<std::string> labels;
-    for (const File& file : found->files) labels.insert(file.label);
+    for (const AudioFile& file : found->files) labels.insert(file.label);
     if (labels == std::set<std::string>{""}) return {};
     given.assign(labels.begin(), labels.end());
   }
-  for (File& file : found->files) {
+  for (AudioFile& file : found->files) {
     const auto at = std::find(given.begin(), given.end(), file.label);
     if (at == given.end())
       throw Error(
@@ -232,7 +232,7 @@ Form form_of(const Config& config, const Files& found) {
     if (seconds == 0) form.steps = fitted.integer_in("steps", 1, kMaxNumbers);
   }
   Bytes memory;
-  for (const File& file : found.files) {
+  for (const AudioFile& file : found.files) {
     if (form.rate > 0 && (form.steps > 0 || seconds > 0) && &file == found.files.data()) break;
     const SoundInfo info = sound_info(found.content(file, memory), file.path);
     if (form.rate == 0) form.rate = info.rate;
@@ -249,7 +249,7 @@ Form form_of(const Config& config, const Files& found) {
   return form;
 }
 
-SourcePtr open(const Config& config, const std::string& base) {
+SourcePtr open_audio(const Config& config, const std::string& base) {
   Files found = files_of(config, base);
   find_labels(config, &found);
   std::vector<std::string> classes = config.string_list("classes");
@@ -260,8 +260,8 @@ SourcePtr open(const Config& config, const std::string& base) {
   return std::make_shared<AudioSource>(std::move(found), std::move(form));
 }
 
-constexpr const char* kPositional[] = {"folder"};
-constexpr Option kOptions[] = {
+constexpr const char* kAudioPositional[] = {"folder"};
+constexpr Option kAudioOptions[] = {
     {"folder", "file", nullptr, "with a folder for each class; or a tar archive (.tar, .tar.gz, .tar.xz) of it"},
     {"files", "list of names", "all", "patterns of files to take, such as \"*_[0-4].wav\""},
     {"label", "string", "the folders' names", "where the class stands in a name, such as \"{class}_*.wav\""},
@@ -289,7 +289,7 @@ const SourceDef source_audio{
     .doc =
         "Recordings in a folder per class, or in a tar archive: WAV, FLAC, Ogg, MP3 and others. Options: folder, files, "
         "label, table, rate, channels (1), seconds, lengths (true), classes",
-    .schema = {.options = kOptions, .positional = kPositional},
-    .open = open};
+    .schema = {.options = kAudioOptions, .positional = kAudioPositional},
+    .open = open_audio};
 
 }  // namespace perigee

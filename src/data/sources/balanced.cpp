@@ -48,7 +48,7 @@ class BalancedSource : public DataSource {
   int64_t size_;
 };
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_balanced(const Config& config, const std::string& folder) {
   const SourcePtr inner = open_source(config.object("source"), folder);
   const size_t field = label_field(*inner, config, config.string("field"));
   const std::vector<int64_t> labels = labels_of(*inner, field);
@@ -61,10 +61,10 @@ SourcePtr open(const Config& config, const std::string& folder) {
   return std::make_shared<BalancedSource>(inner, std::move(classes), config.integer_in("size", 1, int64_t{1} << 40, inner->size()));
 }
 
-constexpr const char* kPositional[] = {"source"};
-constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples come from"},
-                               {"field", "string", "y", "the label"},
-                               {"size", "integer", "as the source has", "examples of an epoch", {1}}};
+constexpr const char* kBalancedPositional[] = {"source"};
+constexpr Option kBalancedOptions[] = {{"source", "source", nullptr, "where the examples come from"},
+                                       {"field", "string", "y", "the label"},
+                                       {"size", "integer", "as the source has", "examples of an epoch", {1}}};
 
 }  // namespace
 
@@ -75,8 +75,8 @@ const SourceDef source_balanced{
     .doc =
         "The examples of 'source', as many of each class as of any other: those of rare classes come more often. "
         "Options: field (y), size (of an epoch)",
-    .schema = {.options = kOptions, .positional = kPositional},
-    .open = open,
+    .schema = {.options = kBalancedOptions, .positional = kBalancedPositional},
+    .open = open_balanced,
     .wraps = false};
 
 }  // namespace perigee

@@ -9,7 +9,7 @@
 namespace perigee {
 namespace {
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_by_label(const Config& config, const std::string& folder) {
   const SourcePtr inner = open_source(config.object("source"), folder);
   const size_t field = label_field(*inner, config, config.string("field", "y"));
   const std::vector<int64_t> labels = labels_of(*inner, field);
@@ -20,8 +20,8 @@ SourcePtr open(const Config& config, const std::string& folder) {
   return std::make_shared<IndexedSource>("by label", inner, inner->size(), [order](int64_t i) { return (*order)[static_cast<size_t>(i)]; });
 }
 
-constexpr const char* kPositional[] = {"source"};
-constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples come from"}, {"field", "string", "y", "the label"}};
+constexpr const char* kByLabelPositional[] = {"source"};
+constexpr Option kByLabelOptions[] = {{"source", "source", nullptr, "where the examples come from"}, {"field", "string", "y", "the label"}};
 
 }  // namespace
 
@@ -29,8 +29,8 @@ extern const SourceDef source_by_label;
 // It reads data itself, so where the coordinator serves the examples it is opened there, and no worker asks for all of them.
 const SourceDef source_by_label{.type = "by_label",
                                 .doc = "The examples of 'source' in the order of their labels. Options: field (y)",
-                                .schema = {.options = kOptions, .positional = kPositional},
-                                .open = open,
+                                .schema = {.options = kByLabelOptions, .positional = kByLabelPositional},
+                                .open = open_by_label,
                                 .wraps = false};
 
 }  // namespace perigee

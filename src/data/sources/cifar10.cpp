@@ -63,7 +63,7 @@ std::vector<SourcePtr> from_tar(const std::string& path, bool test, float scale)
   return batches;
 }
 
-SourcePtr open(const Config& config, const std::string& base) {
+SourcePtr open_cifar10(const Config& config, const std::string& base) {
   const bool test = config.choice("part") == "test";
   const auto scale = static_cast<float>(config.number("scale", 1.0 / 255));
   std::vector<std::string> folders;
@@ -119,17 +119,17 @@ SourcePtr cifar10_source(std::span<const std::byte> records, std::shared_ptr<con
 
 namespace {
 
-constexpr Option kOptions[] = {{"part", "name", "train", "which of the two", {}, {"train", "test"}},
-                               {"folder", "file", "none", "where the files lie"},
-                               {"scale", "number", "1/255", "factor on each value"}};
+constexpr Option kCifar10Options[] = {{"part", "name", "train", "which of the two", {}, {"train", "test"}},
+                                      {"folder", "file", "none", "where the files lie"},
+                                      {"scale", "number", "1/255", "factor on each value"}};
 
 }  // namespace
 
 extern const SourceDef source_cifar10;
 const SourceDef source_cifar10{.type = "cifar10",
                                .doc = "Colour images of ten classes, 3x32x32. Options: part ('train' or 'test'), folder, scale (1/255)",
-                               .schema = {.options = kOptions},
-                               .open = open,
+                               .schema = {.options = kCifar10Options},
+                               .open = open_cifar10,
                                .two_parts = true};
 
 }  // namespace perigee

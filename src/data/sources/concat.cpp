@@ -67,7 +67,7 @@ std::string fields_text(const DataSource& source) {
   return text;
 }
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_concat(const Config& config, const std::string& folder) {
   const Json* list = config.raw("sources");
   if (list == nullptr || !list->is_array() || list->as_array().empty()) config.fail("sources", "must be a list of data sources");
   std::vector<SourcePtr> sources;
@@ -94,16 +94,16 @@ SourcePtr concat_sources(std::vector<SourcePtr> sources, const std::string& wher
 
 namespace {
 
-constexpr const char* kPositional[] = {"sources"};
-constexpr Option kOptions[] = {{"sources", "list of sources", nullptr, "in order"}};
+constexpr const char* kConcatPositional[] = {"sources"};
+constexpr Option kConcatOptions[] = {{"sources", "list of sources", nullptr, "in order"}};
 
 }  // namespace
 
 extern const SourceDef source_concat;
 const SourceDef source_concat{.type = "concat",
                               .doc = "All of 'sources', one after the other",
-                              .schema = {.options = kOptions, .positional = kPositional},
-                              .open = open,
+                              .schema = {.options = kConcatOptions, .positional = kConcatPositional},
+                              .open = open_concat,
                               .wraps = true};
 
 }  // namespace perigee

@@ -6,7 +6,7 @@
 namespace perigee {
 namespace {
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_csv(const Config& config, const std::string& folder) {
   const std::string path = path_in(folder, config.string("file"));
   struct Kept {
     FileContent content;
@@ -17,8 +17,8 @@ SourcePtr open(const Config& config, const std::string& folder) {
   return table_source(config, csv_table(kept->decoded.text, kept, path, csv_format(config)), TableUse::examples);
 }
 
-constexpr const char* kPositional[] = {"file"};
-constexpr Option kOptions[] = {
+constexpr const char* kCsvPositional[] = {"file"};
+constexpr Option kCsvOptions[] = {
     {"file", "file", nullptr, "the table, also .gz"},
     {"target", "column", "the last column", "what is foretold: a name or number; false: none"},
     {"weight", "column", "none", "how much each row counts: a name or number; it is no feature"},
@@ -41,9 +41,10 @@ const SourceDef source_csv{
     .type = "csv",
     .doc =
         "A table 'file' (also .gz). Options: target (the last column; a name or number; false: none), weight, features, drop, categorical, "
-        "header (found out), delimiter (','), encoding, decimal ('.'), missing ('error', 'mean' or 'skip'), missing_values, task ('auto', 'classify' "
+        "header (found out), delimiter (','), encoding, decimal ('.'), missing ('error', 'mean' or 'skip'), missing_values, task ('auto', "
+        "'classify' "
         "or 'regress')",
-    .schema = {.options = kOptions, .positional = kPositional},
-    .open = open};
+    .schema = {.options = kCsvOptions, .positional = kCsvPositional},
+    .open = open_csv};
 
 }  // namespace perigee

@@ -4,10 +4,12 @@
 namespace perigee {
 namespace {
 
-SourcePtr open(const Config& config, const std::string& folder) { return MixedSource::open(config, folder, MixedSource::Kind::cutmix); }
+SourcePtr open_cutmix(const Config& config, const std::string& folder) {
+  return MixedSource::open(config, folder, MixedSource::Kind::cutmix);
+}
 
-constexpr const char* kPositional[] = {"source"};
-constexpr auto kOptions = mixing_options("1");
+constexpr const char* kCutmixPositional[] = {"source"};
+constexpr auto kCutmixOptions = mixing_options("1");
 
 }  // namespace
 
@@ -16,8 +18,8 @@ const SourceDef source_cutmix{.type = "cutmix",
                               .doc =
                                   "Each image of 'source' with a box of another one in it; the target becomes a distribution, by area. "
                                   "Options: alpha (1, of the Beta distribution of areas), probability (1), field (x), target (y)",
-                              .schema = {.options = kOptions, .positional = kPositional},
-                              .open = open,
+                              .schema = {.options = kCutmixOptions, .positional = kCutmixPositional},
+                              .open = open_cutmix,
                               .wraps = true};
 
 }  // namespace perigee

@@ -12,7 +12,7 @@ namespace perigee {
 namespace {
 
 constexpr int kSide = 28;
-constexpr uint64_t kStream = 0xD161;
+constexpr uint64_t kDigitsStream = 0xD161;
 
 struct Point {
   float x, y;
@@ -133,7 +133,7 @@ class Digits : public DataSource {
 
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
     // The source's own seed: the same data whatever the run's seed is.
-    Draw draw({.index = key.index, .epoch = options_.endless ? key.epoch : 0, .seed = options_.seed}, kStream);
+    Draw draw({.index = key.index, .epoch = options_.endless ? key.epoch : 0, .seed = options_.seed}, kDigitsStream);
     const int64_t digit = draw.integer(10);
     const Glyph& glyph = kGlyphs[digit];
     const Warp warp(draw);
@@ -160,7 +160,7 @@ class Digits : public DataSource {
   std::vector<Field> fields_;
 };
 
-SourcePtr open(const Config& config, const std::string&) {
+SourcePtr open_digits_source(const Config& config, const std::string&) {
   const bool test = config.choice("part") == "test";
   DigitsOptions options;
   options.size = config.integer_in("size", 1, int64_t{1} << 40, test ? 10000 : 60000);
@@ -176,11 +176,11 @@ SourcePtr open_digits(const DigitsOptions& options, const std::string& name) { r
 
 namespace {
 
-constexpr Option kOptions[] = {{"part", "name", "train", "which of the two", {}, {"train", "test"}},
-                               {"size", "integer", "60000, of the test part 10000", "examples of an epoch", {1, 1099511627776}},
-                               {"seed", "integer", "1, of the test part 2", "of the strokes"},
-                               {"endless", "boolean", "true for the training part", "other digits every epoch"},
-                               {"scale", "number", "1", "factor on each value"}};
+constexpr Option kDigitsOptions[] = {{"part", "name", "train", "which of the two", {}, {"train", "test"}},
+                                     {"size", "integer", "60000, of the test part 10000", "examples of an epoch", {1, 1099511627776}},
+                                     {"seed", "integer", "1, of the test part 2", "of the strokes"},
+                                     {"endless", "boolean", "true for the training part", "other digits every epoch"},
+                                     {"scale", "number", "1", "factor on each value"}};
 
 }  // namespace
 
@@ -188,8 +188,8 @@ extern const SourceDef source_digits;
 const SourceDef source_digits{
     .type = "digits",
     .doc = "Digits drawn from random strokes, 1x28x28. Options: part, size, seed, endless (other digits every epoch), scale",
-    .schema = {.options = kOptions},
-    .open = open,
+    .schema = {.options = kDigitsOptions},
+    .open = open_digits_source,
     .two_parts = true};
 
 }  // namespace perigee

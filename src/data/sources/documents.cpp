@@ -20,10 +20,10 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kMaxBytes = uint64_t{1} << 33;
+constexpr uint64_t kMaxDocumentsBytes = uint64_t{1} << 33;
 constexpr size_t kMaxDocuments = size_t{1} << 27;
-constexpr int64_t kMaxLength = 1 << 20;
-constexpr const char* kNames[] = {"ids", "count", "binary", "tfidf"};
+constexpr int64_t kMaxDocumentsLength = 1 << 20;
+constexpr const char* kDocumentsNames[] = {"ids", "count", "binary", "tfidf"};
 
 struct Document {
   std::string place;  // "reviews/neg/cv000.txt", "reviews.csv:7"
@@ -57,7 +57,7 @@ void read_folder(const std::string& folder, Documents& documents) {
     for (const FolderEntry& entry : list_folder(folder + "/" + of_class.name)) {
       if (!entry.file || !is_text_name(entry.name)) continue;
       const std::string path = folder + "/" + of_class.name + "/" + entry.name;
-      FileContent content = FileContent::open(path, kMaxBytes - bytes);
+      FileContent content = FileContent::open(path, kMaxDocumentsBytes - bytes);
       bytes += content.bytes().size();
       documents.list.push_back({path, documents.text_of(as_text(content.bytes()), path), of_class.name});
       documents.hold(std::move(content));
@@ -67,7 +67,7 @@ void read_folder(const std::string& folder, Documents& documents) {
 
 // Archives have no order: their names are sorted, and the folder around a text is its class.
 void read_archive(const std::string& path, Documents& documents) {
-  FileContent content = FileContent::open(path, kMaxBytes);
+  FileContent content = FileContent::open(path, kMaxDocumentsBytes);
   for (const TarEntry& entry : tar_entries(content.bytes(), path)) {
     const size_t slash = entry.name.rfind('/');
     if (slash == std::string::npos || slash == 0 || !is_text_name(entry.name)) continue;
@@ -80,8 +80,8 @@ void read_archive(const std::string& path, Documents& documents) {
   std::sort(documents.list.begin(), documents.list.end(), [](const Document& a, const Document& b) { return a.place < b.place; });
 }
 
-void read_table(const Config& config, const std::string& path, bool json, Documents& documents) {
-  FileContent content = FileContent::open(path, kMaxBytes);
+void read_documents_table(const Config& config, const std::string& path, bool json, Documents& documents) {
+  FileContent content = FileContent::open(path, kMaxDocumentsBytes);
   const std::string_view text = documents.text_of(as_text(content.bytes()), path);
   const std::string columns[] = {config.string("text"), config.string("label")};
   Json records;
@@ -114,7 +114,7 @@ Documents read_documents(const Config& config, const std::string& folder) {
     if (name.ends_with(packed)) name.remove_suffix(packed.size());
   const bool json = name.ends_with(".json") || name.ends_with(".jsonl") || name.ends_with(".ndjson");
   if (folder_exists(path)) read_folder(path, documents);
-  else if (json || name.ends_with(".csv") || name.ends_with(".tsv")) read_table(config, path, json, documents);
+  else if (json || name.ends_with(".csv") || name.ends_with(".tsv")) read_documents_table(config, path, json, documents);
   else if (name.ends_with(".tar") || name.ends_with(".tgz")) read_archive(path, documents);
   else {
     expect_there(path);
@@ -164,7 +164,7 @@ class DocumentSource : public DataSource {
   DocumentSource(const Config& config, const Documents& documents, const std::string& folder) : name_(documents.where) {
     const bool given = config.has("fitted");
     const Config options = given ? config.object("fitted") : config;
-    const std::string features = options.choice("features", "ids", {std::begin(kNames), std::end(kNames)});
+    const std::string features = options.choice("features", "ids", {std::begin(kDocumentsNames), std::end(kDocumentsNames)});
     if (features == "ids") {
       numbers(config, options, given, documents, folder);
     } else {
@@ -228,7 +228,7 @@ class DocumentSource : public DataSource {
     }
     vocabulary_ = vocabulary->size();
     if (!given && !config.has("length")) config.fail("length", "is missing", "", "how many units of each document are read");
-    length_ = (config.has("length") ? config : options).integer_in("length", 1, kMaxLength);
+    length_ = (config.has("length") ? config : options).integer_in("length", 1, kMaxDocumentsLength);
     for (const Document& document : documents.list) {
       const size_t start = ids_.size(), most = start + static_cast<size_t>(length_);
       vocabulary->read(document.text, document.place, 0, false, [&](int64_t number) {
@@ -247,7 +247,8 @@ class DocumentSource : public DataSource {
   void fit_bag(const Config& config, const std::string& features, const Documents& documents) {
     for (const char* key : {"length", "tokenizer"})
       if (config.has(key)) config.fail(key, "belongs to features of ids", config.raw(key)->dump(), "features = \"ids\"");
-    const auto weight = static_cast<TermWeight>(std::find(std::begin(kNames), std::end(kNames), features) - std::begin(kNames) - 1);
+    const auto weight = static_cast<TermWeight>(std::find(std::begin(kDocumentsNames), std::end(kDocumentsNames), features) -
+                                                std::begin(kDocumentsNames) - 1);
     bag_.emplace(TermOptions{.units = {.words = config.choice("unit") == "word", .lowercase = config.boolean("lowercase")},
                              .ngrams = config.integer("ngrams"),
                              .stop_words = config.string_list("stop_words"),
@@ -301,15 +302,15 @@ class DocumentSource : public DataSource {
   int64_t length_ = 0, vocabulary_ = 0;
 };
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_documents(const Config& config, const std::string& folder) {
   Documents documents = read_documents(config, folder);
   choose_part(config, documents, config.choice("part") == "train");
   if (by_sentences(config)) split_sentences(documents);
   return std::make_shared<DocumentSource>(config, documents, folder);
 }
 
-constexpr const char* kPositional[] = {"file"};
-constexpr Option kOptions[] = {
+constexpr const char* kDocumentsPositional[] = {"file"};
+constexpr Option kDocumentsOptions[] = {
     {"file", "file", nullptr,
      "a folder with one folder of .txt files per class, the same as .tar, or a .csv, .tsv, .json or .jsonl; also .gz, .xz"},
     {"text", "name", "text", "column of the table"},
@@ -357,7 +358,7 @@ const SourceDef source_documents{
         "fold with part "
         "('train' "
         "or 'test'), classes",
-    .schema = {.options = kOptions, .positional = kPositional},
-    .open = open};
+    .schema = {.options = kDocumentsOptions, .positional = kDocumentsPositional},
+    .open = open_documents};
 
 }  // namespace perigee

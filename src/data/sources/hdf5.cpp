@@ -7,8 +7,8 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 36;
-constexpr uint64_t kBlock = uint64_t{16} << 20;  // bytes that are read at a time
+constexpr uint64_t kMostHdf5Bytes = uint64_t{1} << 36;
+constexpr uint64_t kHdf5Block = uint64_t{16} << 20;  // bytes that are read at a time
 
 using Kind = hdf5::Type::Kind;
 
@@ -18,7 +18,7 @@ Dtype dtype_of(const hdf5::Type& type) {
   return type.size <= 4 ? Dtype::f32 : Dtype::f64;
 }
 
-void put(const hdf5::Type& type, Dtype dtype, const std::byte* from, Tensor& to, int64_t at, const std::string& where) {
+void put_hdf5(const hdf5::Type& type, Dtype dtype, const std::byte* from, Tensor& to, int64_t at, const std::string& where) {
   switch (dtype) {
     case Dtype::boolean:
     case Dtype::u8: to.data<uint8_t>()[at] = static_cast<uint8_t>(whole_of(type, from)); return;
@@ -44,24 +44,24 @@ Tensor tensor_of(const hdf5::File& file, const hdf5::DataSet& set, const std::st
   uint64_t elements = 1;
   std::vector<int64_t> dims;
   for (const uint64_t dim : set.shape) {
-    if (dim == 0 || dim > kMostBytes / dtype_bytes(dtype) / elements)
+    if (dim == 0 || dim > kMostHdf5Bytes / dtype_bytes(dtype) / elements)
       throw Error(ErrorKind::data,
                   {.where = where, .what = "the data set is empty, or larger than memory may be", .got = std::to_string(dim)});
     elements *= dim;
     dims.push_back(static_cast<int64_t>(dim));
   }
   Tensor tensor(dtype, Shape(dims));
-  const uint64_t row = set.row_elements(), at_once = std::max<uint64_t>(kBlock / std::max<uint64_t>(row * type.size, 1), 1);
+  const uint64_t row = set.row_elements(), at_once = std::max<uint64_t>(kHdf5Block / std::max<uint64_t>(row * type.size, 1), 1);
   for (uint64_t first = 0; first < set.rows(); first += at_once) {
     const uint64_t rows = std::min(at_once, set.rows() - first);
     const Bytes bytes = file.read(set, first, rows);
     for (uint64_t i = 0; i < rows * row; ++i)
-      put(type, dtype, bytes.data() + i * type.size, tensor, static_cast<int64_t>(first * row + i), where);
+      put_hdf5(type, dtype, bytes.data() + i * type.size, tensor, static_cast<int64_t>(first * row + i), where);
   }
   return tensor;
 }
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_hdf5_source(const Config& config, const std::string& folder) {
   const std::string path = path_in(folder, config.string("file"));
   auto content = std::make_shared<MappedFile>(path);
   const hdf5::File file(path, content->bytes(), content);
@@ -87,12 +87,12 @@ SourcePtr open(const Config& config, const std::string& folder) {
   return arrays_source("hdf5", std::move(arrays));
 }
 
-constexpr const char* kPositional[] = {"file"};
-constexpr Option kOptions[] = {{"file", "file", nullptr, "the file"},
-                               {"x", "string", "none", "path of the data set with the examples: \"/train/images\""},
-                               {"y", "string", "none", "path of the data set with the labels"},
-                               {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
-                               {"class_names", "list of names", "[]", "of the label"}};
+constexpr const char* kHdf5Positional[] = {"file"};
+constexpr Option kHdf5Options[] = {{"file", "file", nullptr, "the file"},
+                                   {"x", "string", "none", "path of the data set with the examples: \"/train/images\""},
+                                   {"y", "string", "none", "path of the data set with the labels"},
+                                   {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
+                                   {"class_names", "list of names", "[]", "of the label"}};
 
 }  // namespace
 
@@ -102,7 +102,7 @@ const SourceDef source_hdf5{
     .doc =
         "Arrays of an HDF5 'file' (h5py, Keras, Matlab 7.3): 'x', 'y', ... are paths of data sets, the first dimension "
         "of which are the examples. Options: classes, class_names",
-    .schema = {.options = kOptions, .positional = kPositional, .open = true},
-    .open = open};
+    .schema = {.options = kHdf5Options, .positional = kHdf5Positional, .open = true},
+    .open = open_hdf5_source};
 
 }  // namespace perigee

@@ -7,15 +7,15 @@ namespace {
 
 std::mutex registry_mutex;
 
-std::map<std::string, std::function<SourcePtr()>>& registry() {
+std::map<std::string, std::function<SourcePtr()>>& host_registry() {
   static std::map<std::string, std::function<SourcePtr()>> sources;
   return sources;
 }
 
 // Null when there is none of the name, which then goes to `known`.
-std::function<SourcePtr()> registered(const std::string& name, std::vector<std::string>* known) {
+std::function<SourcePtr()> host_registered(const std::string& name, std::vector<std::string>* known) {
   const std::lock_guard lock(registry_mutex);
-  for (const auto& [key, open] : registry()) {
+  for (const auto& [key, open] : host_registry()) {
     if (key == name) return open;
     known->push_back(key);
   }
@@ -31,7 +31,7 @@ SourcePtr open_host(const Config& config, const std::string&) {
     for (const auto& [key, source] : *in_scope) known.push_back(key);
   if (in_scope)
     if (const auto found = in_scope->find(name); found != in_scope->end()) return found->second;
-  if (const auto open = registered(name, &known)) return open();
+  if (const auto open = host_registered(name, &known)) return open();
   const std::string hint = nearest_hint(name, known);
   throw Error(ErrorKind::data,
               {.where = config.where(),
@@ -43,7 +43,7 @@ SourcePtr open_host(const Config& config, const std::string&) {
 
 void register_host_source(const std::string& name, std::function<SourcePtr()> open) {
   const std::lock_guard lock(registry_mutex);
-  if (!registry().emplace(name, std::move(open)).second)
+  if (!host_registry().emplace(name, std::move(open)).second)
     throw Error(ErrorKind::usage, {.where = "data '" + name + "'", .what = "are registered already", .hint = "register each source once"});
 }
 
@@ -52,7 +52,7 @@ HostScope::~HostScope() { in_scope = outer_; }
 
 namespace {
 
-constexpr Option kOptions[] = {{"name", "string", nullptr, "the name that the program gave it"}};
+constexpr Option kHostOptions[] = {{"name", "string", nullptr, "the name that the program gave it"}};
 
 }  // namespace
 
@@ -60,7 +60,7 @@ extern const SourceDef source_host;
 const SourceDef source_host{
     .type = "host",
     .doc = "Data that the program which embeds Perigee keeps in its own memory or reads by its own code, by `name`.",
-    .schema = {.options = kOptions},
+    .schema = {.options = kHostOptions},
     .open = open_host,
 };
 

@@ -9,16 +9,16 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kLimit = uint64_t{1} << 36;
+constexpr uint64_t kIdxLimit = uint64_t{1} << 36;
 
-struct Loaded {
+struct IdxLoaded {
   std::string path;
   FileContent content;
   IdxArray array;
 };
 
-Loaded load(const std::string& path) {
-  Loaded loaded{path, FileContent::open(path, kLimit), {}};
+IdxLoaded load_idx(const std::string& path) {
+  IdxLoaded loaded{path, FileContent::open(path, kIdxLimit), {}};
   loaded.array = parse_idx(loaded.content.bytes(), path);
   return loaded;
 }
@@ -31,7 +31,7 @@ Shape example_shape(const IdxArray& array) {
   return Shape(dims);
 }
 
-Column x_column(const Config& config, const Loaded& x) {
+Column x_column(const Config& config, const IdxLoaded& x) {
   const bool bytes = x.array.dtype == Dtype::u8;
   Column column{
       .field = {.name = "x", .dtype = Dtype::f32, .shape = example_shape(x.array)}, .stored = x.array.dtype, .data = x.array.data.data()};
@@ -39,7 +39,7 @@ Column x_column(const Config& config, const Loaded& x) {
   return column;
 }
 
-Column y_column(const Config& config, const Loaded& y, int64_t size) {
+Column y_column(const Config& config, const IdxLoaded& y, int64_t size) {
   if (y.array.shape[0] != size)
     throw Error(ErrorKind::data, {.where = y.path,
                                   .what = "the labels are not as many as the examples",
@@ -61,32 +61,32 @@ Column y_column(const Config& config, const Loaded& y, int64_t size) {
   return column;
 }
 
-SourcePtr open(const Config& config, const std::string& folder) {
-  const Loaded x = load(path_in(folder, config.string("x")));
+SourcePtr open_idx(const Config& config, const std::string& folder) {
+  const IdxLoaded x = load_idx(path_in(folder, config.string("x")));
   const int64_t size = x.array.shape[0];
   std::vector<Column> columns{x_column(config, x)};
-  std::vector<std::shared_ptr<const void>> owners{std::make_shared<Loaded>(x)};
+  std::vector<std::shared_ptr<const void>> owners{std::make_shared<IdxLoaded>(x)};
   if (config.has("y")) {
-    const Loaded y = load(path_in(folder, config.string("y")));
+    const IdxLoaded y = load_idx(path_in(folder, config.string("y")));
     columns.push_back(y_column(config, y, size));
-    owners.push_back(std::make_shared<Loaded>(y));
+    owners.push_back(std::make_shared<IdxLoaded>(y));
   }
   return std::make_shared<ArraySource>("idx (" + std::to_string(size) + " examples, " + x.path + ")", size, std::move(columns),
                                        std::move(owners));
 }
 
-constexpr const char* kPositional[] = {"x", "y"};
-constexpr Option kOptions[] = {{"x", "file", nullptr, "the examples"},
-                               {"y", "file", "none", "their labels"},
-                               {"scale", "number", "1/255 for bytes", "factor on each value"},
-                               {"classes", "integer", "the highest label + 1", "number of classes", {1, 2147483648}}};
+constexpr const char* kIdxPositional[] = {"x", "y"};
+constexpr Option kIdxOptions[] = {{"x", "file", nullptr, "the examples"},
+                                  {"y", "file", "none", "their labels"},
+                                  {"scale", "number", "1/255 for bytes", "factor on each value"},
+                                  {"classes", "integer", "the highest label + 1", "number of classes", {1, 2147483648}}};
 
 }  // namespace
 
 extern const SourceDef source_idx;
 const SourceDef source_idx{.type = "idx",
                            .doc = "IDX files: 'x' the examples, 'y' (optional) their labels. Options: scale (1/255 for bytes), classes",
-                           .schema = {.options = kOptions, .positional = kPositional},
-                           .open = open};
+                           .schema = {.options = kIdxOptions, .positional = kIdxPositional},
+                           .open = open_idx};
 
 }  // namespace perigee

@@ -17,9 +17,9 @@ namespace perigee {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
+constexpr uint64_t kMaxImagesFileBytes = uint64_t{256} << 20;
 constexpr int64_t kReadAhead = 128;  // images of a store whose transfers run while others are decoded
-constexpr size_t kMaxFiles = size_t{1} << 27;
+constexpr size_t kMaxImagesFiles = size_t{1} << 27;
 
 bool is_image_name(const fs::path& path) {
   const std::string extension = path.extension().string();
@@ -63,7 +63,7 @@ class ImageFolder : public DataSource, public EncodedSource {
 
   void encoded(int64_t index, Bytes& bytes, std::span<std::byte* const> slots) const override {
     const File& file = files_[static_cast<size_t>(index)];
-    read_file(file.path, kMaxFileBytes, bytes);
+    read_file(file.path, kMaxImagesFileBytes, bytes);
     if (slots.size() > 1) std::memcpy(slots[1], &file.label, sizeof file.label);
   }
 
@@ -95,7 +95,7 @@ std::vector<std::string> class_folders(const Config& config, const std::string& 
   return given;
 }
 
-SourcePtr open(const Config& config, const std::string& base) {
+SourcePtr open_images(const Config& config, const std::string& base) {
   const std::string folder = path_in(base, config.string("folder"));
   if (file_exists(folder) && !folder_exists(folder))
     throw Error(ErrorKind::data,
@@ -116,16 +116,16 @@ SourcePtr open(const Config& config, const std::string& base) {
   }
   if (classes.empty())
     for (const auto& name : sorted_entries(folder, false)) files.push_back({folder + "/" + name, 0});
-  if (files.empty() || files.size() > kMaxFiles)
+  if (files.empty() || files.size() > kMaxImagesFiles)
     throw Error(
         ErrorKind::data,
         {.where = folder, .what = "there are no images here", .expected = std::string("a folder of files per class: ") + kImageSuffixes});
   return std::make_shared<ImageFolder>(folder, std::move(files), std::move(classes), std::move(decoder));
 }
 
-constexpr const char* kPositional[] = {"folder"};
+constexpr const char* kImagesPositional[] = {"folder"};
 // In the order in which help shows them.
-constexpr auto kOptions = [] {
+constexpr auto kImagesOptions = [] {
   std::array<Option, std::size(kPictureOptions) + 2> all{};
   all.front() = {"folder", "file", nullptr, "one folder per class"};
   std::copy(std::begin(kPictureOptions), std::end(kPictureOptions), all.begin() + 1);
@@ -142,7 +142,7 @@ const SourceDef source_images{.type = "images",
                                   "width), fit ('squash', 'crop', 'pad' or "
                                   "'random', which draws area and ratio), channels (3), scale (1/255), fill (0), decode ('scaled' or "
                                   "'whole'), classes (the folders' names)",
-                              .schema = {.options = kOptions, .positional = kPositional},
-                              .open = open};
+                              .schema = {.options = kImagesOptions, .positional = kImagesPositional},
+                              .open = open_images};
 
 }  // namespace perigee

@@ -33,7 +33,7 @@ SourcePtr open_stratified(const Config& config, const SourcePtr& inner, int64_t 
                                          [=](int64_t i) { return (*order)[static_cast<size_t>(test ? i : in_fold + i)]; });
 }
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_k_fold(const Config& config, const std::string& folder) {
   const SourcePtr inner = open_source(config.object("source"), folder);
   const int64_t size = inner->size();
   if (size < 2) config.fail("source", "has too few examples", std::to_string(size), "at least 2");
@@ -52,14 +52,14 @@ SourcePtr open(const Config& config, const std::string& folder) {
   });
 }
 
-constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples come from"},
-                               {"folds", "integer", "5", "how many folds", {2}},
-                               {"fold", "integer", nullptr, "which, from 0", {0}},
-                               {"part", "name", "train", "which of the two", {}, {"train", "test"}},
-                               {"shuffle", "boolean", "true", "before they are cut"},
-                               {"seed", "integer", "0", "of the shuffle"},
-                               {"stratified", "boolean", "false", "every fold has its share of each class"},
-                               {"field", "string", "y", "the label that stratified goes by"}};
+constexpr Option kKFoldOptions[] = {{"source", "source", nullptr, "where the examples come from"},
+                                    {"folds", "integer", "5", "how many folds", {2}},
+                                    {"fold", "integer", nullptr, "which, from 0", {0}},
+                                    {"part", "name", "train", "which of the two", {}, {"train", "test"}},
+                                    {"shuffle", "boolean", "true", "before they are cut"},
+                                    {"seed", "integer", "0", "of the shuffle"},
+                                    {"stratified", "boolean", "false", "every fold has its share of each class"},
+                                    {"field", "string", "y", "the label that stratified goes by"}};
 
 }  // namespace
 
@@ -68,8 +68,8 @@ const SourceDef source_k_fold{.type = "k_fold",
                               .doc =
                                   "Fold number 'fold' of 'folds' (5): part 'test' is the fold, 'train' the rest. Options: shuffle (true), "
                                   "seed (0), stratified (false)",
-                              .schema = {.options = kOptions},
-                              .open = open,
+                              .schema = {.options = kKFoldOptions},
+                              .open = open_k_fold,
                               .wraps = true};
 
 }  // namespace perigee

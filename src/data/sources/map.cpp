@@ -12,9 +12,11 @@ namespace {
 
 constexpr size_t kMaxFields = 64;
 
-size_t padded_bytes(const Field& field) { return (static_cast<size_t>(field.shape.elements()) * dtype_bytes(field.dtype) + 63) / 64 * 64; }
+size_t map_padded_bytes(const Field& field) {
+  return (static_cast<size_t>(field.shape.elements()) * dtype_bytes(field.dtype) + 63) / 64 * 64;
+}
 
-struct Step {
+struct MapStep {
   std::shared_ptr<const Transform> transform;
   size_t field = 0;
   uint64_t stream = 0;
@@ -31,16 +33,16 @@ std::vector<size_t> fields_on(const std::vector<Field>& fields, const std::strin
 
 class MapSource : public DataSource, public StreamedSource, public RatedSource {
  public:
-  MapSource(SourcePtr inner, std::vector<Step> steps, double visible)
+  MapSource(SourcePtr inner, std::vector<MapStep> steps, double visible)
       : inner_(std::move(inner)), steps_(std::move(steps)), fields_(inner_->fields()), visible_(visible) {
     widest_.resize(fields_.size());
     last_.resize(fields_.size());
-    const auto changes = [&](size_t field, Field output, const Step& step) {
-      widest_[field] = std::max(widest_[field], padded_bytes(fields_[field]));
+    const auto changes = [&](size_t field, Field output, const MapStep& step) {
+      widest_[field] = std::max(widest_[field], map_padded_bytes(fields_[field]));
       fields_[field] = std::move(output);
       last_[field] = &step;
     };
-    for (const Step& step : steps_) {
+    for (const MapStep& step : steps_) {
       const Field output = step.transform->output();
       for (const size_t f : step.carried) {
         Field carried = fields_[f];
@@ -72,9 +74,9 @@ class MapSource : public DataSource, public StreamedSource, public RatedSource {
       free += 2 * widest_[f];
     }
     inner_->read(key, {now, fields_.size()});
-    const auto target = [&](const Step& step, size_t field) { return &step == last_[field] ? slots[field] : other[field]; };
+    const auto target = [&](const MapStep& step, size_t field) { return &step == last_[field] ? slots[field] : other[field]; };
     const Change* sizes = sizes_.data();
-    for (const Step& step : steps_) {
+    for (const MapStep& step : steps_) {
       if (!step.carried.empty()) {
         Draw again(key, step.stream);
         const PlaneMap map = step.transform->placed(again);
@@ -96,7 +98,7 @@ class MapSource : public DataSource, public StreamedSource, public RatedSource {
 
   SourceTraits traits() const override {
     SourceTraits traits = inner_->traits();
-    traits.fixed = traits.fixed && std::none_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.transform->draws(); });
+    traits.fixed = traits.fixed && std::none_of(steps_.begin(), steps_.end(), [](const MapStep& step) { return step.transform->draws(); });
     traits.fitted = fitted_with(std::move(traits.fitted));
     traits.cheap = traits.touches = false;
     return traits;
@@ -122,7 +124,7 @@ class MapSource : public DataSource, public StreamedSource, public RatedSource {
   Json fitted_with(Json inner) const {
     Json transforms = Json::array();
     bool any = false;
-    for (const Step& step : steps_) {
+    for (const MapStep& step : steps_) {
       transforms.push(step.transform->fitted());
       any |= !transforms.as_array().back().is_null();
     }
@@ -135,10 +137,10 @@ class MapSource : public DataSource, public StreamedSource, public RatedSource {
   }
 
   SourcePtr inner_;
-  std::vector<Step> steps_;
+  std::vector<MapStep> steps_;
   std::vector<Field> fields_;
-  std::vector<size_t> widest_;     // bytes that one of a field's scratch buffers needs; 0: no step changes it
-  std::vector<const Step*> last_;  // the step whose output is the field's
+  std::vector<size_t> widest_;        // bytes that one of a field's scratch buffers needs; 0: no step changes it
+  std::vector<const MapStep*> last_;  // the step whose output is the field's
   size_t scratch_bytes_ = 0;
   std::vector<Change> sizes_;  // of the picture, for each field that each step carries along
   double visible_;
@@ -164,20 +166,20 @@ const TransformDef& find_transform(const Config& config) {
   config.fail("type", "names an unknown transform", "'" + type + "'", "one of " + listed, nearest_hint(type, names));
 }
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_map_source(const Config& config, const std::string& folder) {
   const SourcePtr inner = open_source(config.object("source"), folder);
   if (inner->fields().size() > kMaxFields) config.fail("source", "has too many fields", std::to_string(inner->fields().size()));
   const Json* list = config.raw("transforms");
   if (list == nullptr || !list->is_array()) config.fail("transforms", "must be a list of transforms");
   const double visible = config.number("visible");
   const uint64_t depth = depth_below(config.json());
-  std::vector<Step> steps;
+  std::vector<MapStep> steps;
   for (size_t i = 0; i < list->as_array().size(); ++i) {
     const Config described = config.element(list->as_array()[i], "transforms[" + std::to_string(i) + "]");
     const TransformDef& def = find_transform(described);
     const Config each = described.with(def.schema);
     const MapSource before(inner, steps, visible);
-    Step step;
+    MapStep step;
     step.field = field_index(before, each.string("field", def.field), each.where());
     step.stream = depth << 32 | i;
     step.lengths = lengths_of(before.fields(), before.fields()[step.field].name);
@@ -191,9 +193,9 @@ SourcePtr open(const Config& config, const std::string& folder) {
   return std::make_shared<MapSource>(inner, std::move(steps), visible);
 }
 
-constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples come from"},
-                               {"transforms", "list of transforms", nullptr, "in order"},
-                               {"visible", "number", "0.1", "share of a box that must stay in the picture, or the box goes", {0, 1}}};
+constexpr Option kMapOptions[] = {{"source", "source", nullptr, "where the examples come from"},
+                                  {"transforms", "list of transforms", nullptr, "in order"},
+                                  {"visible", "number", "0.1", "share of a box that must stay in the picture, or the box goes", {0, 1}}};
 
 }  // namespace
 
@@ -203,8 +205,8 @@ const Schema common_transform_schema{.options = kTransformOptions};
 extern const SourceDef source_map;
 const SourceDef source_map{.type = "map",
                            .doc = "'source' with each example changed by 'transforms', in their order",
-                           .schema = {.options = kOptions},
-                           .open = open,
+                           .schema = {.options = kMapOptions},
+                           .open = open_map_source,
                            .wraps = true};
 
 }  // namespace perigee

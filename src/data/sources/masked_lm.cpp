@@ -13,7 +13,7 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kSalt = 0x6d61736b6c6dull;
+constexpr uint64_t kMaskedLmSalt = 0x6d61736b6c6dull;
 constexpr int64_t kMostTokens = 1 << 24;
 
 // The numbering of the texts inside: an object that TextNumbers reads; null when they are none.
@@ -113,7 +113,7 @@ class MaskedTokens final : public DataSource, public StreamedSource {
   }
 
   void hide(const ReadKey& key, int64_t* tokens, int64_t* targets, int64_t there) const {
-    Draw draw(key, kSalt);
+    Draw draw(key, kMaskedLmSalt);
     const int64_t length = inner_->fields()[field_].shape[0];
     for (int64_t i = 0; i < length; ++i) {
       targets[i] = -1;
@@ -135,15 +135,15 @@ class MaskedTokens final : public DataSource, public StreamedSource {
   bool fresh_;
 };
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_masked_lm(const Config& config, const std::string& folder) {
   const SourcePtr inner = open_source(config.object("source"), folder);
   if (inner->fields().size() >= MaskedTokens::kMaxFields)
     config.fail("source", "has too many fields", std::to_string(inner->fields().size()), "fewer than 64");
   return std::make_shared<MaskedTokens>(inner, config);
 }
 
-constexpr const char* kPositional[] = {"source"};
-constexpr Option kOptions[] = {
+constexpr const char* kMaskedLmPositional[] = {"source"};
+constexpr Option kMaskedLmOptions[] = {
     {"source", "source", nullptr, "where the tokens come from"},
     {"share", "number", "0.15", "of the tokens that are chosen", {0, 1}},
     {"masked", "number", "0.8", "share of the chosen that show the mask", {0, 1}},
@@ -165,8 +165,8 @@ const SourceDef source_masked_lm{.type = "masked_lm",
                                      "the chosen were and -1 elsewhere: for pg.loss.cross_entropy { ignore = -1 }. Options: share, masked, "
                                      "random, mask, vocabulary, keep, "
                                      "field (x), target (y), fresh (true)",
-                                 .schema = {.options = kOptions, .positional = kPositional},
-                                 .open = open,
+                                 .schema = {.options = kMaskedLmOptions, .positional = kMaskedLmPositional},
+                                 .open = open_masked_lm,
                                  .wraps = true};
 
 }  // namespace perigee

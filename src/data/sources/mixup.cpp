@@ -4,10 +4,12 @@
 namespace perigee {
 namespace {
 
-SourcePtr open(const Config& config, const std::string& folder) { return MixedSource::open(config, folder, MixedSource::Kind::mixup); }
+SourcePtr open_mixup(const Config& config, const std::string& folder) {
+  return MixedSource::open(config, folder, MixedSource::Kind::mixup);
+}
 
-constexpr const char* kPositional[] = {"source"};
-constexpr auto kOptions = mixing_options("0.2");
+constexpr const char* kMixupPositional[] = {"source"};
+constexpr auto kMixupOptions = mixing_options("0.2");
 
 }  // namespace
 
@@ -17,8 +19,8 @@ const SourceDef source_mixup{.type = "mixup",
                                  "Each example of 'source' mixed with another one: share times the one and 1 - share times the other, of "
                                  "the field and of the target, which becomes a distribution. Options: alpha (0.2, of the Beta distribution "
                                  "of shares), probability (1), field (x), target (y)",
-                             .schema = {.options = kOptions, .positional = kPositional},
-                             .open = open,
+                             .schema = {.options = kMixupOptions, .positional = kMixupPositional},
+                             .open = open_mixup,
                              .wraps = true};
 
 }  // namespace perigee

@@ -14,18 +14,18 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kLimit = 60000 * 784 + 16;
+constexpr uint64_t kMnistLimit = 60000 * 784 + 16;
 
 struct PublishedFile {
   const char* name;
   const char* md5;  // of the .gz, as published
 };
-struct Part {
+struct MnistPart {
   const char* name;
   int64_t examples;
   PublishedFile images, labels;
 };
-constexpr Part kParts[] = {
+constexpr MnistPart kMnistParts[] = {
     {"train",
      60000,
      {"train-images-idx3-ubyte", "f68b3c2dcbeaaa9fbdd348bbdeb94873"},
@@ -49,7 +49,7 @@ std::string find_in(const std::string& folder, const PublishedFile& file) {
   return "";
 }
 
-bool has_part(const std::string& folder, const Part& part) {
+bool has_part(const std::string& folder, const MnistPart& part) {
   return !find_in(folder, part.images).empty() && !find_in(folder, part.labels).empty();
 }
 
@@ -64,7 +64,7 @@ std::string download(const std::string& folder) {
   std::string problems;
   for (const std::string mirror : kMirrors) {
     bool complete = true;
-    for (const auto& part : kParts)
+    for (const auto& part : kMnistParts)
       for (const auto& file : {part.images, part.labels}) {
         if (!complete || !find_in(folder, file).empty()) continue;
         HttpAnswer answer = http_get(mirror + file.name + ".gz", {.limit_bytes = uint64_t{64} << 20});
@@ -100,7 +100,7 @@ void check_published(std::span<const std::byte> raw, const std::string& path) {
   if (compression_of(raw) == Compression::none && !path.ends_with(".gz")) return;
   const std::string md5 = md5_hex(raw);
   if (md5 == file.md5) return;
-  gunzip(raw, path, kLimit);  // names the offset, if it is damage that zlib can see
+  gunzip(raw, path, kMnistLimit);  // names the offset, if it is damage that zlib can see
   throw Error(ErrorKind::data, {.where = path,
                                 .what = "this is not the published file: its MD5 differs",
                                 .got = md5,
@@ -108,10 +108,10 @@ void check_published(std::span<const std::byte> raw, const std::string& path) {
                                 .hint = "remove it to have it downloaded again, or read your own data as {\"type\": \"idx\"}"});
 }
 
-constexpr PublishedFile kTrainImages = kParts[0].images, kTrainLabels = kParts[0].labels;
-constexpr PublishedFile kTestImages = kParts[1].images, kTestLabels = kParts[1].labels;
+constexpr PublishedFile kTrainImages = kMnistParts[0].images, kTrainLabels = kMnistParts[0].labels;
+constexpr PublishedFile kTestImages = kMnistParts[1].images, kTestLabels = kMnistParts[1].labels;
 
-struct Loaded {
+struct MnistLoaded {
   FileContent image_content, label_content;
   IdxArray images, labels;
 };
@@ -124,12 +124,12 @@ void expect_shape(const IdxArray& array, const Shape& shape, const std::string& 
                                   .expected = Type{Dtype::u8, shape}.text()});
 }
 
-SourcePtr load(const Part& part, const std::string& folder, float scale) {
-  const bool train = &part == &kParts[0];
+SourcePtr load_mnist(const MnistPart& part, const std::string& folder, float scale) {
+  const bool train = &part == &kMnistParts[0];
   const std::string images = find_in(folder, part.images), labels = find_in(folder, part.labels);
-  auto loaded = std::make_shared<Loaded>();
-  loaded->image_content = FileContent::open(images, kLimit, train ? check_published<kTrainImages> : check_published<kTestImages>);
-  loaded->label_content = FileContent::open(labels, kLimit, train ? check_published<kTrainLabels> : check_published<kTestLabels>);
+  auto loaded = std::make_shared<MnistLoaded>();
+  loaded->image_content = FileContent::open(images, kMnistLimit, train ? check_published<kTrainImages> : check_published<kTestImages>);
+  loaded->label_content = FileContent::open(labels, kMnistLimit, train ? check_published<kTrainLabels> : check_published<kTestLabels>);
   loaded->images = parse_idx(loaded->image_content.bytes(), images);
   loaded->labels = parse_idx(loaded->label_content.bytes(), labels);
   expect_shape(loaded->images, {part.examples, 28, 28}, images);
@@ -146,8 +146,8 @@ SourcePtr load(const Part& part, const std::string& folder, float scale) {
       std::vector{x, y}, std::vector<std::shared_ptr<const void>>{loaded});
 }
 
-SourcePtr open(const Config& config, const std::string& base) {
-  const Part& part = kParts[config.choice("part") == "test"];
+SourcePtr open_mnist(const Config& config, const std::string& base) {
+  const MnistPart& part = kMnistParts[config.choice("part") == "test"];
   const auto scale = static_cast<float>(config.number("scale", 1.0 / 255));
   const bool stand_in = config.boolean("stand_in");
   if (config.has("folder")) {
@@ -156,14 +156,14 @@ SourcePtr open(const Config& config, const std::string& base) {
       throw Error(ErrorKind::data, {.where = folder,
                                     .what = "the MNIST files are not here",
                                     .expected = std::string(part.images.name) + ".gz and " + part.labels.name + ".gz"});
-    return load(part, folder, scale);
+    return load_mnist(part, folder, scale);
   }
   const char* shared = std::getenv("PERIGEE_DATA");
   const std::string given = shared != nullptr && *shared != '\0' ? std::string(shared) + "/mnist" : "";
   for (const std::string& folder : {given, cache_folder()})
-    if (has_part(folder, part)) return load(part, folder, scale);
+    if (has_part(folder, part)) return load_mnist(part, folder, scale);
   const std::string& problem = download_once(cache_folder());
-  if (has_part(cache_folder(), part)) return load(part, cache_folder(), scale);
+  if (has_part(cache_folder(), part)) return load_mnist(part, cache_folder(), scale);
   if (!stand_in)
     throw Error(ErrorKind::data, {.where = "mnist",
                                   .what = "the data set is not on this machine and cannot be downloaded: " + problem,
@@ -173,10 +173,10 @@ SourcePtr open(const Config& config, const std::string& base) {
                      "digits, standing in for mnist " + std::string(part.name));
 }
 
-constexpr Option kOptions[] = {{"part", "name", "train", "which of the two", {}, {"train", "test"}},
-                               {"scale", "number", "1/255", "factor on each value"},
-                               {"folder", "file", "none", "where the files lie"},
-                               {"stand_in", "boolean", "true", "drawn digits where there is no file"}};
+constexpr Option kMnistOptions[] = {{"part", "name", "train", "which of the two", {}, {"train", "test"}},
+                                    {"scale", "number", "1/255", "factor on each value"},
+                                    {"folder", "file", "none", "where the files lie"},
+                                    {"stand_in", "boolean", "true", "drawn digits where there is no file"}};
 
 }  // namespace
 
@@ -185,8 +185,8 @@ const SourceDef source_mnist{.type = "mnist",
                              .doc =
                                  "Handwritten digits, 1x28x28. Options: part ('train' or 'test'), scale (1/255), folder, stand_in (true: "
                                  "'digits' when it cannot be had)",
-                             .schema = {.options = kOptions},
-                             .open = open,
+                             .schema = {.options = kMnistOptions},
+                             .open = open_mnist,
                              .two_parts = true};
 
 }  // namespace perigee

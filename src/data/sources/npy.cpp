@@ -7,7 +7,7 @@
 namespace perigee {
 namespace {
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_npy(const Config& config, const std::string& folder) {
   std::vector<NamedArray> arrays;
   for (const auto& [key, value] : config.json().as_object()) {
     if (key == "type" || key == "classes" || key == "class_names" || key.starts_with('@')) continue;
@@ -18,18 +18,18 @@ SourcePtr open(const Config& config, const std::string& folder) {
   return arrays_source("npy", std::move(arrays));
 }
 
-constexpr const char* kPositional[] = {"x", "y"};
-constexpr Option kOptions[] = {{"x", "file", "none", "the examples"},
-                               {"y", "file", "none", "their labels"},
-                               {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
-                               {"class_names", "list of names", "[]", "of the label"}};
+constexpr const char* kNpyPositional[] = {"x", "y"};
+constexpr Option kNpyOptions[] = {{"x", "file", "none", "the examples"},
+                                  {"y", "file", "none", "their labels"},
+                                  {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
+                                  {"class_names", "list of names", "[]", "of the label"}};
 
 }  // namespace
 
 extern const SourceDef source_npy;
 const SourceDef source_npy{.type = "npy",
                            .doc = "NumPy arrays, one file per field: 'x', 'y', ... Options: classes, class_names",
-                           .schema = {.options = kOptions, .positional = kPositional, .open = true},
-                           .open = open};
+                           .schema = {.options = kNpyOptions, .positional = kNpyPositional, .open = true},
+                           .open = open_npy};
 
 }  // namespace perigee

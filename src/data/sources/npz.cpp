@@ -7,7 +7,7 @@
 namespace perigee {
 namespace {
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_npz(const Config& config, const std::string& folder) {
   const std::string path = path_in(folder, config.string("file"));
   std::vector<std::pair<std::string, Tensor>> found = parse_npz(read_file(path), path);
   std::vector<std::string> names;
@@ -27,19 +27,19 @@ SourcePtr open(const Config& config, const std::string& folder) {
   return arrays_source("npz", std::move(arrays));
 }
 
-constexpr const char* kPositional[] = {"file"};
-constexpr Option kOptions[] = {{"file", "file", nullptr, "the archive"},
-                               {"x", "string", "none", "name of the array with the examples"},
-                               {"y", "string", "none", "name of the array with the labels"},
-                               {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
-                               {"class_names", "list of names", "[]", "of the label"}};
+constexpr const char* kNpzPositional[] = {"file"};
+constexpr Option kNpzOptions[] = {{"file", "file", nullptr, "the archive"},
+                                  {"x", "string", "none", "name of the array with the examples"},
+                                  {"y", "string", "none", "name of the array with the labels"},
+                                  {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
+                                  {"class_names", "list of names", "[]", "of the label"}};
 
 }  // namespace
 
 extern const SourceDef source_npz;
 const SourceDef source_npz{.type = "npz",
                            .doc = "NumPy arrays of one archive 'file'; 'x', 'y', ... name them. Options: classes, class_names",
-                           .schema = {.options = kOptions, .positional = kPositional, .open = true},
-                           .open = open};
+                           .schema = {.options = kNpzOptions, .positional = kNpzPositional, .open = true},
+                           .open = open_npz};
 
 }  // namespace perigee

@@ -14,8 +14,8 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
-constexpr size_t kMaxFiles = size_t{1} << 27;
+constexpr uint64_t kMaxObjectsFileBytes = uint64_t{256} << 20;
+constexpr size_t kMaxObjectsFiles = size_t{1} << 27;
 
 struct Shown {
   std::string picture, mask;  // paths
@@ -57,7 +57,7 @@ class ObjectSource : public DataSource {
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
     const Shown& shown = files_[static_cast<size_t>(key.index)];
     thread_local Bytes bytes;  // their memory serves the thread's next picture
-    read_file(shown.picture, kMaxFileBytes, bytes);
+    read_file(shown.picture, kMaxObjectsFileBytes, bytes);
     FitPlace place;
     decoder_.decode(bytes, shown.picture, key, reinterpret_cast<float*>(slots[0]), &place);
     const PlaneMap map = fitted_plane(place);
@@ -80,7 +80,7 @@ class ObjectSource : public DataSource {
     thread_local Bytes bytes;
     thread_local Picture stored;
     thread_local std::vector<int64_t> classes;
-    read_file(path, kMaxFileBytes, bytes);
+    read_file(path, kMaxObjectsFileBytes, bytes);
     decode_classes(bytes, path, stored);
     classes.resize(stored.pixels.size());
     std::transform(stored.pixels.begin(), stored.pixels.end(), classes.begin(), [](std::byte b) { return std::to_integer<int64_t>(b); });
@@ -108,7 +108,7 @@ std::vector<Shown> find_pictures(const std::string& folder, const std::string& m
         is_image_suffix(std::string_view(entry.name).substr(dot + 1)))
       names.push_back(entry.name);
   }
-  if (names.empty() || names.size() > kMaxFiles)
+  if (names.empty() || names.size() > kMaxObjectsFiles)
     throw Error(ErrorKind::data,
                 {.where = folder, .what = "there are no images here", .expected = std::string("files: ") + kImageSuffixes});
   std::vector<Shown> files;
@@ -133,7 +133,7 @@ std::vector<Shown> find_pictures(const std::string& folder, const std::string& m
   return files;
 }
 
-SourcePtr open(const Config& config, const std::string& base) {
+SourcePtr open_objects(const Config& config, const std::string& base) {
   const std::string folder = path_in(base, config.string("folder"));
   if (!folder_exists(folder)) throw Error(ErrorKind::data, {.where = folder, .what = "there is no such folder"});
   const bool with_boxes = config.has("boxes");
@@ -161,8 +161,8 @@ SourcePtr open(const Config& config, const std::string& base) {
                                         config.number("visible"));
 }
 
-constexpr const char* kPositional[] = {"folder"};
-constexpr auto kOptions = [] {
+constexpr const char* kObjectsPositional[] = {"folder"};
+constexpr auto kObjectsOptions = [] {
   std::array<Option, std::size(kPictureOptions) + 7> all{};
   all[0] = {"folder", "file", nullptr, "the pictures"};
   all[1] = {"boxes", "file", "none", "a table with columns file, left, top, right, bottom and class, or COCO's JSON"};
@@ -187,7 +187,7 @@ const SourceDef source_objects{
         "JSON), with 'masks' that give each pixel a class (a folder of PNG), or both. Fields: x, boxes (left, top, right, bottom, class; "
         "-1: no "
         "box), mask. Transforms that move a picture move these too. Options: those of images, most (64), visible (0.1), classes",
-    .schema = {.options = kOptions, .positional = kPositional},
-    .open = open};
+    .schema = {.options = kObjectsOptions, .positional = kObjectsPositional},
+    .open = open_objects};
 
 }  // namespace perigee

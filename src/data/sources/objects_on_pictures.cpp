@@ -12,13 +12,13 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kMaxBytes = uint64_t{1} << 32;
+constexpr uint64_t kMaxObjectsOnPicturesBytes = uint64_t{1} << 32;
 constexpr size_t kMostClasses = 1 << 16;
 
 // Columns as others name them; the first is ours.
-constexpr const char* kNames[6][4] = {{"file", "filename", "image", "path"}, {"left", "xmin", "x1", "x_min"},
-                                      {"top", "ymin", "y1", "y_min"},        {"right", "xmax", "x2", "x_max"},
-                                      {"bottom", "ymax", "y2", "y_max"},     {"class", "label", "name", "category"}};
+constexpr const char* kObjectsOnPicturesNames[6][4] = {{"file", "filename", "image", "path"}, {"left", "xmin", "x1", "x_min"},
+                                                       {"top", "ymin", "y1", "y_min"},        {"right", "xmax", "x2", "x_max"},
+                                                       {"bottom", "ymax", "y2", "y_max"},     {"class", "label", "name", "category"}};
 
 struct Row {
   std::string place, file, kind;
@@ -30,7 +30,7 @@ struct Row {
               {.where = place, .what = "this is no box", .got = got, .expected = "left < right and top < bottom, in pixels"});
 }
 
-void check(const Row& row) {
+void check_objects_on_pictures(const Row& row) {
   const auto& [left, top, right, bottom] = row.numbers;
   for (const double number : row.numbers)
     if (!(std::abs(number) < 1e7)) no_box(row.place, std::to_string(number));
@@ -44,11 +44,11 @@ std::vector<Row> table_rows(std::string_view text, const std::string& path) {
   int64_t columns[6];
   for (size_t c = 0; c < 6; ++c) {
     columns[c] = -1;
-    for (const char* name : kNames[c])
+    for (const char* name : kObjectsOnPicturesNames[c])
       if (columns[c] < 0) columns[c] = table.find(name);
     if (columns[c] < 0)
       throw Error(ErrorKind::data, {.where = path,
-                                    .what = std::string("the table of boxes has no column '") + kNames[c][0] + "'",
+                                    .what = std::string("the table of boxes has no column '") + kObjectsOnPicturesNames[c][0] + "'",
                                     .got = table.names_text(),
                                     .expected = "file, left, top, right, bottom, class"});
   }
@@ -59,7 +59,7 @@ std::vector<Row> table_rows(std::string_view text, const std::string& path) {
     for (size_t k = 0; k < 4; ++k)
       if (!csv_number(table.cell(r, columns[k + 1]), row.numbers[k]))
         no_box(row.place, "'" + std::string(table.cell(r, columns[k + 1])) + "'");
-    check(row);
+    check_objects_on_pictures(row);
     rows.push_back(std::move(row));
   }
   return rows;
@@ -104,7 +104,7 @@ std::vector<Row> coco_rows(const Json& all, const std::string& path) {
     row.file = files.at(image->as_int());
     row.kind = kinds.at(kind->as_int());
     for (size_t k = 0; k < 4; ++k) row.numbers[k] = box->as_array()[k].as_number() + (k >= 2 ? row.numbers[k - 2] : 0);
-    check(row);
+    check_objects_on_pictures(row);
     rows.push_back(std::move(row));
   }
   return rows;
@@ -113,7 +113,7 @@ std::vector<Row> coco_rows(const Json& all, const std::string& path) {
 }  // namespace
 
 ObjectsOnPictures read_objects(const std::string& path, std::vector<std::string> classes) {
-  const FileContent content = FileContent::open(path, kMaxBytes);
+  const FileContent content = FileContent::open(path, kMaxObjectsOnPicturesBytes);
   const std::string_view text = as_text(content.bytes());
   const size_t first = text.find_first_not_of(" \t\r\n");
   const bool json = first != text.npos && text[first] == '{';

@@ -5,7 +5,7 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kStream = 0x70696374;  // of random numbers: no transform's
+constexpr uint64_t kPictureOptionsStream = 0x70696374;  // of random numbers: no transform's
 
 }  // namespace
 
@@ -39,7 +39,7 @@ void PictureDecoder::decode(std::span<const std::byte> bytes, const std::string&
                             FitPlace* place) const {
   thread_local Picture image;  // its memory serves the thread's next one
   const ChoosePart part = [&](int64_t height, int64_t width) -> ImagePart {
-    Draw draw(key, kStream);
+    Draw draw(key, kPictureOptionsStream);
     ImagePart taken;
     if (random_) taken = random_->draw(height, width, draw);
     const FitPlace whole = fit_place(height, width, fit_, random_ ? &taken : nullptr);

@@ -177,7 +177,7 @@ void expect_classes(const Config& config, const RecordSet& set) {
                                       .hint = "prepare both parts from one job, so that they have the same classes"});
 }
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_records_source(const Config& config, const std::string& folder) {
   RecordSet set = records::open_records(path_in(folder, config.string("folder")));
   std::optional<PictureDecoder> decoder;
   const std::optional<SoundDecoder> sound = sound_decoder(set);
@@ -203,8 +203,8 @@ SourcePtr open(const Config& config, const std::string& folder) {
   return std::make_shared<RecordsSource>(std::move(set), std::move(fitted), std::move(decoder), sound);
 }
 
-constexpr const char* kPositional[] = {"folder"};
-constexpr std::array<Option, std::size(kPictureOptions) + 2> kOptions = [] {
+constexpr const char* kRecordsPositional[] = {"folder"};
+constexpr std::array<Option, std::size(kPictureOptions) + 2> kRecordsOptions = [] {
   std::array<Option, std::size(kPictureOptions) + 2> all{};
   all[0] = {"folder", "file", nullptr, "what `perigee data prepare` has written"};
   for (size_t i = 0; i < std::size(kPictureOptions); ++i) {
@@ -223,7 +223,7 @@ const SourceDef source_records{
     .doc =
         "Records that `perigee data prepare` has written, from 'folder'. Options, of pictures kept as they were: "
         "those of images",
-    .schema = {.options = kOptions, .positional = kPositional},
-    .open = open};
+    .schema = {.options = kRecordsOptions, .positional = kRecordsPositional},
+    .open = open_records_source};
 
 }  // namespace perigee

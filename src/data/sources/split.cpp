@@ -24,7 +24,7 @@ std::vector<int64_t> borders(const Config& config, int64_t size) {
   return at;
 }
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_split_source(const Config& config, const std::string& folder) {
   const SourcePtr inner = open_source(config.object("source"), folder);
   const int64_t size = inner->size();
   const std::vector<int64_t> at = borders(config, size);
@@ -36,19 +36,19 @@ SourcePtr open(const Config& config, const std::string& folder) {
                                          [=](int64_t i) { return shuffle ? shuffled_index(seed, 0, from + i, size) : from + i; });
 }
 
-constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples come from"},
-                               {"parts", "list of numbers", nullptr, "shares of the whole"},
-                               {"part", "integer", nullptr, "which, from 0", {0}},
-                               {"shuffle", "boolean", "true", "before they are cut"},
-                               {"seed", "integer", "0", "of the shuffle"}};
+constexpr Option kSplitOptions[] = {{"source", "source", nullptr, "where the examples come from"},
+                                    {"parts", "list of numbers", nullptr, "shares of the whole"},
+                                    {"part", "integer", nullptr, "which, from 0", {0}},
+                                    {"shuffle", "boolean", "true", "before they are cut"},
+                                    {"seed", "integer", "0", "of the shuffle"}};
 
 }  // namespace
 
 extern const SourceDef source_split;
 const SourceDef source_split{.type = "split",
                              .doc = "Share number 'part' of 'source', cut as 'parts' says ([0.8, 0.2]). Options: shuffle (true), seed (0)",
-                             .schema = {.options = kOptions},
-                             .open = open,
+                             .schema = {.options = kSplitOptions},
+                             .open = open_split_source,
                              .wraps = true};
 
 }  // namespace perigee

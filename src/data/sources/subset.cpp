@@ -4,7 +4,7 @@
 namespace perigee {
 namespace {
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_subset(const Config& config, const std::string& folder) {
   const SourcePtr inner = open_source(config.object("source"), folder);
   auto indices = std::make_shared<const std::vector<int64_t>>(config.integer_list("indices"));
   for (const int64_t index : *indices)
@@ -14,16 +14,16 @@ SourcePtr open(const Config& config, const std::string& folder) {
   return std::make_shared<IndexedSource>("subset", inner, size, [indices](int64_t i) { return (*indices)[static_cast<size_t>(i)]; });
 }
 
-constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples come from"},
-                               {"indices", "list of integers", nullptr, "numbers of the examples, from 0"}};
+constexpr Option kSubsetOptions[] = {{"source", "source", nullptr, "where the examples come from"},
+                                     {"indices", "list of integers", nullptr, "numbers of the examples, from 0"}};
 
 }  // namespace
 
 extern const SourceDef source_subset;
 const SourceDef source_subset{.type = "subset",
                               .doc = "The examples of 'source' whose numbers are in 'indices'",
-                              .schema = {.options = kOptions},
-                              .open = open,
+                              .schema = {.options = kSubsetOptions},
+                              .open = open_subset,
                               .wraps = true};
 
 }  // namespace perigee

@@ -5,10 +5,10 @@
 namespace perigee {
 namespace {
 
-SourcePtr open(const Config& config, const std::string& folder) { return tables::prepared_file(config, folder); }
+SourcePtr open_table_source(const Config& config, const std::string& folder) { return tables::prepared_file(config, folder); }
 
-constexpr const char* kPositional[] = {"file"};
-constexpr Option kOptions[] = {
+constexpr const char* kTablePositional[] = {"file"};
+constexpr Option kTableOptions[] = {
     {"file", "file", nullptr, "CSV or JSON Lines, also .gz, .xz and .zst; Parquet, Arrow, ...; odbc:DSN=shop#orders"},
     {"schema", "file or table", "found out", "the columns, as `perigee data schema` prints them"},
     {"steps", "list", "[]", "what is done to the table: {{derive = {bmi = \"kg / m ^ 2\"}}, {impute = \"*\"}, ...}"},
@@ -35,7 +35,7 @@ const SourceDef source_table{
     .doc =
         "A table 'file' whose columns have types, prepared by 'steps' (src/data/table/README.md): filter, derive, join, group, impute, ... "
         "What the steps measure is stored with the model. Options: schema, steps, and those of csv",
-    .schema = {.options = kOptions, .positional = kPositional},
-    .open = open};
+    .schema = {.options = kTableOptions, .positional = kTablePositional},
+    .open = open_table_source};
 
 }  // namespace perigee

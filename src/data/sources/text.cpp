@@ -16,17 +16,17 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kMaxBytes = uint64_t{1} << 33;  // of all files together
+constexpr uint64_t kMaxTextBytes = uint64_t{1} << 33;  // of all files together
 constexpr int64_t kMaxContext = 1 << 16;
 
 // A stretch of text that windows do not cross the ends of.
-struct Piece {
+struct TextPiece {
   std::string path;
   std::string_view text;
   uint64_t offset = 0;  // of it in the file
 };
 
-struct File {
+struct TextFile {
   std::string path;
   std::string_view content;
   std::shared_ptr<const void> owner = {};  // none of a text in memory
@@ -34,19 +34,19 @@ struct File {
 };
 
 void check_size(uint64_t bytes, const std::string& where) {
-  if (bytes > kMaxBytes)
+  if (bytes > kMaxTextBytes)
     throw Error(ErrorKind::resources, {.where = where,
                                        .what = "the text is too large",
                                        .got = std::to_string(bytes) + " bytes",
-                                       .expected = "at most " + std::to_string(kMaxBytes)});
+                                       .expected = "at most " + std::to_string(kMaxTextBytes)});
 }
 
-std::vector<File> open_files(const Config& config, const std::string& folder) {
-  std::vector<File> files;
+std::vector<TextFile> open_files(const Config& config, const std::string& folder) {
+  std::vector<TextFile> files;
   uint64_t bytes = 0;
   for (const std::string& name : config.string_list("file")) {
     const std::string path = path_in(folder, name);
-    const auto content = std::make_shared<const FileContent>(FileContent::open(path, kMaxBytes));
+    const auto content = std::make_shared<const FileContent>(FileContent::open(path, kMaxTextBytes));
     DecodedText decoded = decoded_text(as_text(content->bytes()), config.string("encoding", ""), path);
     files.push_back({path, decoded.text, decoded.owner ? std::move(decoded.owner) : content});
     bytes += files.back().text().size();
@@ -57,14 +57,14 @@ std::vector<File> open_files(const Config& config, const std::string& folder) {
 }
 
 // Where each part of the text ends, as a share of all of it; parts follow each other in this order.
-constexpr const char* kParts[] = {"train", "validation", "test"};
+constexpr const char* kTextParts[] = {"train", "validation", "test"};
 struct Share {
   double from = 0, to = 0;
 };
 
 Share share_of(const Config& parts, const std::string& part) {
   Share share, wanted;
-  for (const char* name : kParts) {
+  for (const char* name : kTextParts) {
     share.from = share.to;
     share.to += parts.number_in(name, 0, 1, 0);
     if (part == name) wanted = share;
@@ -82,13 +82,13 @@ bool between_units(std::string_view text, size_t at, bool words) {
 }
 
 // The pieces of the files from one share of their bytes to another. A border inside a unit moves to its end, in every part alike.
-std::vector<Piece> cut(const std::vector<File>& files, const Share& share, bool words) {
+std::vector<TextPiece> cut(const std::vector<TextFile>& files, const Share& share, bool words) {
   uint64_t all = 0, begin = 0;
-  for (const File& file : files) all += file.text().size();
+  for (const TextFile& file : files) all += file.text().size();
   const auto border = [&](double at) { return at >= 1 - 1e-9 ? all : static_cast<uint64_t>(std::llround(at * static_cast<double>(all))); };
   const uint64_t from = border(share.from), to = border(share.to);
-  std::vector<Piece> pieces;
-  for (const File& file : files) {
+  std::vector<TextPiece> pieces;
+  for (const TextFile& file : files) {
     const std::string_view text = file.text();
     const auto inside = [&](uint64_t at) {
       size_t cut = at <= begin ? 0 : static_cast<size_t>(std::min<uint64_t>(at - begin, text.size()));
@@ -104,9 +104,9 @@ std::vector<Piece> cut(const std::vector<File>& files, const Share& share, bool 
   return pieces;
 }
 
-Vocabulary fit(const Config& config, const std::string& name, const std::vector<Piece>& pieces, const VocabularyOptions& options) {
+Vocabulary fit(const Config& config, const std::string& name, const std::vector<TextPiece>& pieces, const VocabularyOptions& options) {
   UnitCounts counts;
-  for (const Piece& piece : pieces) {
+  for (const TextPiece& piece : pieces) {
     UnitReader reader(piece.text, options.units, piece.path, piece.offset);
     counts.add(reader);
   }
@@ -117,9 +117,9 @@ Vocabulary fit(const Config& config, const std::string& name, const std::vector<
 }
 
 // The numbers of a text's units, one after the other, as narrow as the vocabulary allows.
-class Numbers {
+class TextSourceNumbers {
  public:
-  explicit Numbers(int64_t vocabulary) : width_(vocabulary <= 1 << 8 ? 1 : vocabulary <= 1 << 16 ? 2 : 4) {}
+  explicit TextSourceNumbers(int64_t vocabulary) : width_(vocabulary <= 1 << 8 ? 1 : vocabulary <= 1 << 16 ? 2 : 4) {}
   void reserve(size_t count) { bytes_.reserve(count * width_); }
   void push(int64_t number) {
     const auto value = static_cast<uint32_t>(number);
@@ -160,16 +160,16 @@ struct Windows {
 
 class TextSource : public DataSource, public StreamedSource {
  public:
-  TextSource(const std::vector<Piece>& pieces, const TextNumbers& vocabulary, const Windows& windows, std::string name, Json fitted)
+  TextSource(const std::vector<TextPiece>& pieces, const TextNumbers& vocabulary, const Windows& windows, std::string name, Json fitted)
       : name_(std::move(name)), vocabulary_(vocabulary.size()), windows_(windows), numbers_(vocabulary_), fitted_(std::move(fitted)) {
     fields_.push_back({.name = "x", .dtype = Dtype::i64, .shape = {windows.context}});
     if (windows.targets == Targets::next)
       fields_.push_back({.name = "y", .dtype = Dtype::i64, .shape = {}, .classes = vocabulary.size(), .class_names = vocabulary.names()});
     if (windows.targets == Targets::every) fields_.push_back({.name = "y", .dtype = Dtype::i64, .shape = {windows.context}});
     size_t bytes = 0;
-    for (const Piece& piece : pieces) bytes += piece.text.size();
+    for (const TextPiece& piece : pieces) bytes += piece.text.size();
     numbers_.reserve(vocabulary.between_blanks() ? bytes / 6 : bytes);
-    for (const Piece& piece : pieces) add(piece, vocabulary);
+    for (const TextPiece& piece : pieces) add(piece, vocabulary);
     numbers_.finish();
     if (windows_.streams > 0) {
       lane_ = (numbers_.size() - (windows_.span() - windows_.context)) / (windows_.streams * windows_.context);
@@ -204,7 +204,7 @@ class TextSource : public DataSource, public StreamedSource {
   }
 
  private:
-  void add(const Piece& piece, const TextNumbers& vocabulary) {
+  void add(const TextPiece& piece, const TextNumbers& vocabulary) {
     const int64_t first = numbers_.size();
     vocabulary.read(piece.text, piece.path, piece.offset, false, [&](int64_t number) { numbers_.push(number); });
     const int64_t windows = windows_.count(numbers_.size() - first);
@@ -223,7 +223,7 @@ class TextSource : public DataSource, public StreamedSource {
   std::string name_;
   int64_t vocabulary_;
   Windows windows_;
-  Numbers numbers_;
+  TextSourceNumbers numbers_;
   int64_t lane_ = 0;                    // windows of each lane
   std::vector<int64_t> begins_, ends_;  // of each piece that has windows: its first unit, its last window and one
   std::vector<Field> fields_;
@@ -275,7 +275,7 @@ std::optional<TextNumbers> given_vocabulary(const Config& config, const Vocabula
   return given;
 }
 
-SourcePtr open_texts(const Config& config, const std::vector<File>& files, const std::string& folder) {
+SourcePtr open_texts(const Config& config, const std::vector<TextFile>& files, const std::string& folder) {
   const Windows windows = windows_of(config);
   const VocabularyOptions options = vocabulary_options(config);
   std::optional<TextNumbers> vocabulary = given_vocabulary(config, options, folder);
@@ -290,7 +290,7 @@ SourcePtr open_texts(const Config& config, const std::vector<File>& files, const
   if (config.has("parts")) {
     const Config parts = config.object("parts");
     training = share_of(parts, "train");
-    share = share_of(parts, config.choice("part", "train", {std::begin(kParts), std::end(kParts)}));
+    share = share_of(parts, config.choice("part", "train", {std::begin(kTextParts), std::end(kTextParts)}));
     name += " " + part;
   } else if (config.has("part")) {
     config.fail("part", "needs 'parts', the shares of the text", "", R"({"train": 0.9, "test": 0.1})");
@@ -313,14 +313,14 @@ SourcePtr open_texts(const Config& config, const std::vector<File>& files, const
   return source;
 }
 
-SourcePtr open(const Config& config, const std::string& folder) { return open_texts(config, open_files(config, folder), folder); }
+SourcePtr open_text(const Config& config, const std::string& folder) { return open_texts(config, open_files(config, folder), folder); }
 
-constexpr const char* kPositional[] = {"file"};
+constexpr const char* kTextPositional[] = {"file"};
 constexpr Option kShareOptions[] = {{"train", "number", "0", "share of the training part", {0, 1}},
                                     {"validation", "number", "0", "of the validation part", {0, 1}},
                                     {"test", "number", "0", "of the test part", {0, 1}}};
-constexpr Schema kShares{.options = kShareOptions};
-constexpr Option kOptions[] = {
+constexpr Schema kTextShares{.options = kShareOptions};
+constexpr Option kTextOptions[] = {
     {"file", "list of names", nullptr, "one or several files, also .gz and .xz"},
     {"context", "integer", "the training part's", "characters, words or tokens of a window", {1}},
     {"unit", "name", "char", "what is counted", {}, {"char", "word", "token"}},
@@ -333,7 +333,7 @@ constexpr Option kOptions[] = {
     {"max_vocabulary", "integer", "65536", "more are unknown", {2, 1048576}},
     {"unknown", "boolean", "true", "there is a number for the unknown"},
     {"encoding", "name", kEncodingFallback, kEncodingDoc},
-    {"parts", "table", "none", "shares of the text by name", {}, {}, nullptr, &kShares},
+    {"parts", "table", "none", "shares of the text by name", {}, {}, nullptr, &kTextShares},
     {"part", "name", "train", "which of the parts this source gives", {}, {"train", "validation", "test"}},
     {"fitted", "table", "none", "vocabulary of the training part"}};
 
@@ -356,7 +356,7 @@ const SourceDef source_text{
         "min_count (1), "
         "max_vocabulary "
         "(65536), unknown (true), encoding, parts (shares of the text by name) and part ('train', 'validation' or 'test')",
-    .schema = {.options = kOptions, .positional = kPositional},
-    .open = open};
+    .schema = {.options = kTextOptions, .positional = kTextPositional},
+    .open = open_text};
 
 }  // namespace perigee

@@ -13,8 +13,8 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kMaxBytes = uint64_t{1} << 33;
-constexpr int64_t kMaxLength = 1 << 20;
+constexpr uint64_t kMaxTextPairsBytes = uint64_t{1} << 33;
+constexpr int64_t kMaxTextPairsLength = 1 << 20;
 
 struct TextPair {
   std::string place;  // "dates.csv:7"
@@ -43,7 +43,7 @@ void add_rows(const Config& config, const Table& table, TextPairs& pairs) {
   }
 }
 
-void read_file(const Config& config, const std::string& folder, TextPairs& pairs) {
+void read_text_pairs_file(const Config& config, const std::string& folder, TextPairs& pairs) {
   const std::string path = pairs.where = path_in(folder, config.string("file"));
   std::string_view name = path;
   for (const std::string_view packed : {".gz", ".xz"})
@@ -52,7 +52,7 @@ void read_file(const Config& config, const std::string& folder, TextPairs& pairs
   expect_there(path);
   if (!json && !tabs && !name.ends_with(".csv"))
     config.fail("file", "is of no kind that has rows of texts", Json(path).dump(), "a .csv, .tsv, .json or .jsonl, also .gz and .xz");
-  auto content = std::make_shared<const FileContent>(FileContent::open(path, kMaxBytes));
+  auto content = std::make_shared<const FileContent>(FileContent::open(path, kMaxTextPairsBytes));
   const std::string_view text = as_text(content->bytes());
   const auto table = std::make_shared<const Table>(
       json ? json_table(json_records(text, path), path)
@@ -78,7 +78,7 @@ TextPairs read_pairs(const Config& config, const std::string& folder) {
   if (config.has("file") && (config.has("inputs") || config.has("outputs")))
     config.fail("file", "has the texts, and 'inputs' has others", config.raw("file")->dump(), "one of both");
   if (config.has("file")) {
-    read_file(config, folder, pairs);
+    read_text_pairs_file(config, folder, pairs);
   } else if (config.has("inputs") && config.has("outputs")) {
     for (const char* key : {"input", "output"})
       if (config.has(key)) config.fail(key, "is a column of a file", config.raw(key)->dump(), "'file', or no '" + std::string(key) + "'");
@@ -196,9 +196,9 @@ class TextPairSource : public DataSource {
   }
 
   static int64_t length_of(const Config& config, const Config& fitted, const char* key, int64_t longest) {
-    if (config.has(key)) return config.integer_in(key, 1, kMaxLength);
-    if (fitted.has(key)) return fitted.integer_in(key, 1, kMaxLength);
-    return std::clamp<int64_t>(longest, 1, kMaxLength);
+    if (config.has(key)) return config.integer_in(key, 1, kMaxTextPairsLength);
+    if (fitted.has(key)) return fitted.integer_in(key, 1, kMaxTextPairsLength);
+    return std::clamp<int64_t>(longest, 1, kMaxTextPairsLength);
   }
 
   std::string name_;
@@ -207,12 +207,12 @@ class TextPairSource : public DataSource {
   Json fitted_;
 };
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_text_pairs(const Config& config, const std::string& folder) {
   return std::make_shared<TextPairSource>(config, read_pairs(config, folder), folder);
 }
 
-constexpr const char* kPositional[] = {"file"};
-constexpr Option kOptions[] = {
+constexpr const char* kTextPairsPositional[] = {"file"};
+constexpr Option kTextPairsOptions[] = {
     {"file", "file", "none", "a .csv, .tsv, .json or .jsonl with a column for each text; also .gz, .xz"},
     {"input", "name", "input", "column of the texts that are read"},
     {"output", "name", "output", "column of the texts that are written"},
@@ -239,7 +239,7 @@ const SourceDef source_text_pairs{
         "its "
         "end, m units long). Options: length, output_length, unit ('char' or 'word'), tokenizer, lowercase (false), min_count (1), "
         "max_vocabulary (65536)",
-    .schema = {.options = kOptions, .positional = kPositional},
-    .open = open};
+    .schema = {.options = kTextPairsOptions, .positional = kTextPairsPositional},
+    .open = open_text_pairs};
 
 }  // namespace perigee

@@ -9,7 +9,7 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"files"};
+constexpr const char* kVectorCorpusPositional[] = {"files"};
 // The job says these, for all networks alike.
 constexpr const char* kOfTheJob[] = {"epochs", "lr", "min_lr", "threads", "seed"};
 
@@ -46,7 +46,7 @@ class VectorParts final : public DataSource, public VectorSource {
   std::vector<std::array<int64_t, 3>> values_;  // of each part
 };
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_vector_corpus(const Config& config, const std::string& folder) {
   for (const char* key : kOfTheJob)
     if (config.has(key))
       config.fail(key, "is the job's affair", config.raw(key)->dump(), "no " + std::string(key) + " here",
@@ -67,7 +67,7 @@ const SourceDef source_vector_corpus{.type = "vector_corpus",
                                      .doc =
                                          "The parts of a text or a graph that word vectors are trained on, in a job that "
                                          "`perigee vectors job` writes. Options: those of pg.word_vectors but what a job says itself",
-                                     .schema = {.positional = kPositional, .common = &word_vectors_schema},
-                                     .open = open};
+                                     .schema = {.positional = kVectorCorpusPositional, .common = &word_vectors_schema},
+                                     .open = open_vector_corpus};
 
 }  // namespace perigee

@@ -7,8 +7,8 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kSalt = 0x6e6f697365ull;
-constexpr int64_t kMostElements = int64_t{1} << 24;
+constexpr uint64_t kWithNoiseSalt = 0x6e6f697365ull;
+constexpr int64_t kMostWithNoiseElements = int64_t{1} << 24;
 
 class WithNoise final : public DataSource {
  public:
@@ -23,7 +23,7 @@ class WithNoise final : public DataSource {
     else dims = {config.integer("size")};
     int64_t elements = 1;
     for (const int64_t dim : dims) {
-      if (dim < 1 || dim > kMostElements || (elements *= dim) > kMostElements)
+      if (dim < 1 || dim > kMostWithNoiseElements || (elements *= dim) > kMostWithNoiseElements)
         config.fail("size", "is out of range", size.dump(), "sizes from 1, and at most 16,777,216 numbers");
     }
     if (dims.empty() || dims.size() > 4) config.fail("size", "has another number of dimensions", size.dump(), "1 to 4");
@@ -66,15 +66,15 @@ class WithNoise final : public DataSource {
   SourcePtr inner_;
   std::vector<Field> fields_;
   bool uniform_, fresh_;
-  uint64_t salt_ = kSalt;
+  uint64_t salt_ = kWithNoiseSalt;
 };
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_with_noise(const Config& config, const std::string& folder) {
   return std::make_shared<WithNoise>(open_source(config.object("source"), folder), config);
 }
 
-constexpr const char* kPositional[] = {"field"};
-constexpr Option kOptions[] = {
+constexpr const char* kWithNoisePositional[] = {"field"};
+constexpr Option kWithNoiseOptions[] = {
     {"source", "source", nullptr, "where the examples come from"},
     {"field", "string", "z", "the new field"},
     {"size", "integer or list of integers", nullptr, "its size, without the batch"},
@@ -89,8 +89,8 @@ const SourceDef source_with_noise{
     .doc =
         "The examples of 'source' with one more field of random numbers, as a generator takes them. Options: field "
         "(z), size, distribution (normal or uniform), fresh (other numbers in every epoch)",
-    .schema = {.options = kOptions, .positional = kPositional},
-    .open = open,
+    .schema = {.options = kWithNoiseOptions, .positional = kWithNoisePositional},
+    .open = open_with_noise,
     .wraps = true};
 
 }  // namespace perigee

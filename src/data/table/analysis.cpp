@@ -12,7 +12,7 @@
 namespace perigee::tables {
 namespace {
 
-constexpr double kShares[] = {0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99};
+constexpr double kAnalysisShares[] = {0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99};
 
 struct ColumnSummary {
   int64_t rows = 0, missing = 0, nan = 0, infinite = 0, zeros = 0, negative = 0;
@@ -33,7 +33,7 @@ struct ColumnSummary {
   }
 };
 
-uint64_t mixed(uint64_t x) {
+uint64_t analysis_mixed(uint64_t x) {
   x *= 0x9e3779b97f4a7c15;
   x ^= x >> 32;
   x *= 0xd6e8feb86659fd93;
@@ -71,7 +71,7 @@ double dot(const double* a, const double* b, size_t count) {
   return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
 }
 
-struct Part {
+struct AnalysisPart {
   std::vector<ColumnSummary> columns;
   Pairs pairs;
 };
@@ -101,7 +101,7 @@ void summarize(const Column& column, const ColumnSpec& spec, ColumnSummary* out,
         continue;
       }
       const double x = column.number(r);
-      out->distinct.add(mixed(std::bit_cast<uint64_t>(x + 0.0)));
+      out->distinct.add(analysis_mixed(std::bit_cast<uint64_t>(x + 0.0)));
       out->zeros += x == 0;
       out->negative += x < 0;
       out->nan += std::isnan(x);
@@ -158,7 +158,7 @@ void correlate(const Frame& frame, const std::vector<size_t>& columns, Pairs* ou
     }
 }
 
-Json json_of(const ColumnSummary& summary, const ColumnSpec& spec) {
+Json analysis_json_of(const ColumnSummary& summary, const ColumnSpec& spec) {
   const bool text = spec.type == Type::text || spec.type == Type::category || spec.type == Type::list;
   Json json(Json::Object{{"name", spec.name}, {"type", type_text(spec.type)}, {"rows", summary.rows}, {"missing", summary.missing}});
   const double present = static_cast<double>(summary.rows - summary.missing);
@@ -178,7 +178,7 @@ Json json_of(const ColumnSummary& summary, const ColumnSpec& spec) {
     numbers.set("skewness", summary.moments.skewness());
     if (spec.type != Type::category) {
       Json quantiles = Json::object();
-      for (const double share : kShares) {
+      for (const double share : kAnalysisShares) {
         char name[8];
         quantiles.set(std::string(name, std::to_chars(name, name + sizeof name, share).ptr), summary.quantiles.at(share));
       }
@@ -203,12 +203,12 @@ Json json_of(const ColumnSummary& summary, const ColumnSpec& spec) {
 }  // namespace
 
 Json analyse(TableFile& file, const std::string& name) {
-  Part whole;
+  AnalysisPart whole;
   int64_t rows = 0;
   std::vector<size_t> correlated;
-  std::vector<Part> parts(64);  // of each thread
+  std::vector<AnalysisPart> parts(64);  // of each thread
   const auto work = [&](TableFile::Chunk& chunk) {
-    Part& part = parts[static_cast<size_t>(chunk.rank)];
+    AnalysisPart& part = parts[static_cast<size_t>(chunk.rank)];
     const Frame& frame = chunk.block.frame;
     part.columns.assign(frame.columns.size(), {});
     std::vector<double> numbers;
@@ -216,7 +216,7 @@ Json analyse(TableFile& file, const std::string& name) {
     correlate(frame, correlated, &part.pairs);
   };
   const auto in_order = [&](TableFile::Chunk& chunk) {
-    const Part& part = parts[static_cast<size_t>(chunk.rank)];
+    const AnalysisPart& part = parts[static_cast<size_t>(chunk.rank)];
     rows += chunk.block.frame.rows;
     for (size_t c = 0; c < whole.columns.size(); ++c) whole.columns[c].merge(part.columns[c]);
     whole.pairs.merge(part.pairs);
@@ -234,7 +234,7 @@ Json analyse(TableFile& file, const std::string& name) {
   } while (!file.each(work, in_order));
 
   Json columns = Json::array(), names = Json::array(), values = Json::array();
-  for (size_t c = 0; c < whole.columns.size(); ++c) columns.push(json_of(whole.columns[c], file.schema().columns[c]));
+  for (size_t c = 0; c < whole.columns.size(); ++c) columns.push(analysis_json_of(whole.columns[c], file.schema().columns[c]));
   for (const size_t c : correlated) names.push(file.schema().columns[c].name);
   for (size_t i = 0, at = 0; i < correlated.size(); ++i) {
     Json row = Json::array();

@@ -14,7 +14,7 @@
 namespace perigee::tables {
 namespace {
 
-uint64_t load(const char* p) {
+uint64_t load_csv_parser(const char* p) {
   uint64_t word;
   std::memcpy(&word, p, 8);
   return word;
@@ -48,9 +48,9 @@ uint64_t number_of_eight(uint64_t word) {
 constexpr uint64_t kTens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
 
 // Digits at p, at most 8 at a time; `count` counts them.
-inline const char* take_digits(const char* p, uint64_t& number, int& count) {
+inline const char* take_csv_parser_digits(const char* p, uint64_t& number, int& count) {
   for (;;) {
-    const uint64_t word = load(p);
+    const uint64_t word = load_csv_parser(p);
     const int digits = leading_digits(word);
     if (digits == 0) return p;
     const uint64_t value = digits == 8 ? number_of_eight(word) : number_of_eight(word << (64 - 8 * digits));
@@ -141,7 +141,7 @@ class CategoryTable {
  private:
   static size_t hash(const char* p, size_t size) {
     uint64_t h = size * 0x9e3779b97f4a7c15;
-    for (; size >= 8; p += 8, size -= 8) h = (h ^ load(p)) * 0xff51afd7ed558ccd, h ^= h >> 32;
+    for (; size >= 8; p += 8, size -= 8) h = (h ^ load_csv_parser(p)) * 0xff51afd7ed558ccd, h ^= h >> 32;
     uint64_t last = 0;
     std::memcpy(&last, p, size);
     h = (h ^ last) * 0xff51afd7ed558ccd;
@@ -151,7 +151,7 @@ class CategoryTable {
   std::vector<int32_t> slots_;
 };
 
-bool blank(char c) { return c == ' ' || c == '\t'; }
+bool csv_parser_blank(char c) { return c == ' ' || c == '\t'; }
 
 class BlockParser {
  public:
@@ -168,7 +168,7 @@ class BlockParser {
     quote_ = dialect_.quote;
     delimiters_ = all(delimiter_);
     quotes_ = quote_ != 0 ? all(quote_) : delimiters_;
-    trims_ = dialect_.trim.value_or(false) && !blank(delimiter_);
+    trims_ = dialect_.trim.value_or(false) && !csv_parser_blank(delimiter_);
   }
 
   void run() {
@@ -279,7 +279,7 @@ class BlockParser {
   // The end of an unquoted field, or a quote in it.
   const char* field_end(const char* p) const {
     for (;; p += 8) {
-      const uint64_t word = load(p);
+      const uint64_t word = load_csv_parser(p);
       const uint64_t hit = equal(word, delimiters_) | equal(word, all('\n')) | equal(word, all('\r')) | equal(word, quotes_);
       if (hit != 0) {
         p += std::countr_zero(hit) / 8;
@@ -299,14 +299,14 @@ class BlockParser {
     quoted_ = false;
     const char* first = p;
     if (trims_)
-      while (first < end_ && blank(*first)) ++first;
+      while (first < end_ && csv_parser_blank(*first)) ++first;
     if (quote_ != 0 && first < end_ && *first == quote_) return quoted_field(first + 1, text);
     const char* const stop = field_end(first);
     if (stop < end_ && !ends(*stop))
       fail("a quote inside an unquoted field", "", "", "double it and put quotes around the field, or say quote = \"\"");
     const char* last = stop;
     if (trims_)
-      while (last > first && blank(last[-1])) --last;
+      while (last > first && csv_parser_blank(last[-1])) --last;
     text = {first, static_cast<size_t>(last - first)};
     return stop;
   }
@@ -337,7 +337,7 @@ class BlockParser {
       }
       text = unescaped_;
     }
-    while (p < end_ && blank(*p) && trims_) ++p;
+    while (p < end_ && csv_parser_blank(*p) && trims_) ++p;
     if (p < end_ && !ends(*p)) fail("something follows a closing quote");
     return p;
   }
@@ -376,7 +376,7 @@ class BlockParser {
         const char* q = p + minus;
         uint64_t number = 0;
         int digits = 0;
-        q = take_digits(q, number, digits);
+        q = take_csv_parser_digits(q, number, digits);
         if (digits == 0 || digits > 18 || q > end_ || (q < end_ && !ends(*q))) break;
         column.whole[r] = minus ? -static_cast<int64_t>(number) : static_cast<int64_t>(number);
         return q;
@@ -390,7 +390,7 @@ class BlockParser {
         return stop;
       }
       case Type::boolean: {
-        const uint64_t word = load(p);
+        const uint64_t word = load_csv_parser(p);
         const bool yes = (word & 0xFFFFFFFF) == 0x65757274, no = (word & 0xFFFFFFFFFF) == 0x65736C6166;  // "true", "false"
         const char* const stop = p + (yes ? 4 : 5);
         if ((!yes && !no) || stop > end_ || (stop < end_ && !ends(*stop))) break;
@@ -398,7 +398,7 @@ class BlockParser {
         return stop;
       }
       case Type::category: {
-        if (*p == quote_ || blank(*p)) break;
+        if (*p == quote_ || csv_parser_blank(*p)) break;
         const char* const stop = field_end(p);
         const int64_t number = tables_[c]->find({p, static_cast<size_t>(stop - p)});
         if (number < 0) break;
@@ -416,8 +416,8 @@ class BlockParser {
     std::string_view text;
     p = field(p, text);
     if (column.type != Type::text) {
-      while (!text.empty() && blank(text.front())) text.remove_prefix(1);
-      while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+      while (!text.empty() && csv_parser_blank(text.front())) text.remove_prefix(1);
+      while (!text.empty() && csv_parser_blank(text.back())) text.remove_suffix(1);
     }
     // An empty text in quotes is a text.
     if (!(quoted_ && column.type == Type::text) && is_missing(text)) {
@@ -459,7 +459,7 @@ class BlockParser {
   // "2016-01-31" and "2016-01-31 12:30:45", also with T.
   const char* iso_time(const char* p, int64_t& ms) {
     const auto two = [&](int at) { return (p[at] - '0') * 10 + (p[at + 1] - '0'); };
-    const uint64_t date = load(p);
+    const uint64_t date = load_csv_parser(p);
     // dddd-dd-
     if (((date & 0xFFF0F0FFF0F0F0F0) != 0x2D30302D30303030) ||
         (((date + 0x0006060006060606) & 0xF0F0F0F0F0F0F0F0) != (0x2D30302D30303030 & 0xF0F0F0F0F0F0F0F0)))
@@ -509,10 +509,10 @@ const char* parse_decimal(const char* p, double& value) {
   p += minus;
   uint64_t number = 0;
   int digits = 0, power = 0;
-  p = take_digits(p, number, digits);
+  p = take_csv_parser_digits(p, number, digits);
   if (*p == '.') {
     const int before = digits;
-    p = take_digits(p + 1, number, digits);
+    p = take_csv_parser_digits(p + 1, number, digits);
     power = before - digits;
   }
   if (digits == 0 || digits > 19) return nullptr;  // 19 digits and more may not fit 64 bits: zeros in front count too
@@ -522,7 +522,7 @@ const char* parse_decimal(const char* p, double& value) {
     q += negative || *q == '+';
     uint64_t exponent = 0;
     int count = 0;
-    q = take_digits(q, exponent, count);
+    q = take_csv_parser_digits(q, exponent, count);
     if (count == 0 || count > 4) return nullptr;
     power += negative ? -static_cast<int>(exponent) : static_cast<int>(exponent);
     p = q;
@@ -570,10 +570,10 @@ size_t whole_rows(std::string_view text, char quote) {
 bool next_row(std::string_view text, const Dialect& dialect, size_t* at, std::vector<std::string>* fields) {
   fields->clear();
   size_t i = *at;
-  const bool trims = dialect.trim.value_or(false) && !blank(dialect.delimiter);
+  const bool trims = dialect.trim.value_or(false) && !csv_parser_blank(dialect.delimiter);
   for (;;) {
     std::string field;
-    while (trims && i < text.size() && blank(text[i])) ++i;
+    while (trims && i < text.size() && csv_parser_blank(text[i])) ++i;
     if (dialect.quote != 0 && i < text.size() && text[i] == dialect.quote) {
       for (++i;; ++i) {
         if (i >= text.size()) return false;
@@ -582,12 +582,12 @@ bool next_row(std::string_view text, const Dialect& dialect, size_t* at, std::ve
         field += text[i];
       }
       for (++i; i < text.size() && text[i] != dialect.delimiter && text[i] != '\n' && text[i] != '\r'; ++i)
-        if (!trims || !blank(text[i])) return false;
+        if (!trims || !csv_parser_blank(text[i])) return false;
     } else {
       const size_t begin = i;
       while (i < text.size() && text[i] != dialect.delimiter && text[i] != '\n' && text[i] != '\r') ++i;
       size_t end = i;
-      while (trims && end > begin && blank(text[end - 1])) --end;
+      while (trims && end > begin && csv_parser_blank(text[end - 1])) --end;
       field = text.substr(begin, end - begin);
       if (dialect.quote != 0 && field.find(dialect.quote) != field.npos) return false;
     }

@@ -25,7 +25,7 @@ constexpr Option kSchemaOptions[] = {
     {"encoding", "string", "utf-8", ""}, {"skip", "integer", "0", "", {0, 1e6}}, {"missing_values", "list of names", "the usual ones", ""}};
 constexpr perigee::Schema kColumnSchema{.options = kColumnOptions}, kTableSchema{.options = kSchemaOptions};
 
-bool is_whole(Type type) { return type == Type::integer || type == Type::time || type == Type::boolean || type == Type::category; }
+bool frame_is_whole(Type type) { return type == Type::integer || type == Type::time || type == Type::boolean || type == Type::category; }
 bool is_bytes(Type type) { return type == Type::text || type == Type::list; }
 
 ColumnSpec spec_of(const Config& config) {
@@ -143,7 +143,9 @@ TableSchema schema_of(const Json& json, const std::string& where, Dialect* diale
 
 // --- Columns -------------------------------------------------------------------------------------------------------------------
 
-int64_t Column::size() const { return static_cast<int64_t>(is_bytes(type) ? ends.size() : is_whole(type) ? whole.size() : real.size()); }
+int64_t Column::size() const {
+  return static_cast<int64_t>(is_bytes(type) ? ends.size() : frame_is_whole(type) ? whole.size() : real.size());
+}
 
 double Column::number(int64_t row) const {
   const auto r = static_cast<size_t>(row);

@@ -35,7 +35,7 @@ Column of_text(Call& call, std::string (*f)(std::string_view)) {
   return each_row(call, Type::text, [&](int64_t r, Column& out) { out.add_text(f(call.args[0].text(r))); });
 }
 
-Column of_texts(Call& call, bool (*f)(std::string_view, std::string_view)) {
+Column functions_of_texts(Call& call, bool (*f)(std::string_view, std::string_view)) {
   return each_row(call, Type::boolean, [&](int64_t r, Column& out) { out.add_whole(f(call.args[0].text(r), call.args[1].text(r))); });
 }
 
@@ -69,11 +69,11 @@ std::string changed(std::string_view text, int (*f)(int)) {  // ASCII letters; o
   return out;
 }
 
-bool blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+bool functions_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-std::string trimmed(std::string_view text) {
-  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+std::string functions_trimmed(std::string_view text) {
+  while (!text.empty() && functions_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && functions_blank(text.back())) text.remove_suffix(1);
   return std::string(text);
 }
 
@@ -122,7 +122,7 @@ void add_as(Type type, const Value& value, int64_t r, Column& out) {
   else out.add_whole(value.column().whole[static_cast<size_t>(row)]);
 }
 
-Column chosen(Call& call) {
+Column functions_chosen(Call& call) {
   const Type type = common_type(call, 1);
   Column out(type);
   for (int64_t r = 0; r < static_cast<int64_t>(call.rows); ++r) {
@@ -152,20 +152,20 @@ Column about(Call& call, bool (*f)(const Value& value, int64_t row)) {
 
 // --- Conversions: what cannot be read becomes missing --------------------------------------------------------------------------
 
-Column converted(Call& call, Type type) {
+Column functions_converted(Call& call, Type type) {
   const Value& from = call.args[0];
   const std::string format = call.args.size() > 1 ? call.constant(1) : "", zone = call.args.size() > 2 ? call.constant(2) : "";
   const ColumnSpec spec{.type = type, .format = format};
   if (type == Type::time && from.type() == Type::text && !from.nothing && format.empty() && zone.empty()) {
     Column out(type);
     parse_times(
-        from.column(), [](std::string_view text, int64_t& ms) { return parse_iso_time(trimmed(text), ms); }, out);
+        from.column(), [](std::string_view text, int64_t& ms) { return parse_iso_time(functions_trimmed(text), ms); }, out);
     return out;
   }
   return each_row(call, type, [&](int64_t r, Column& out) {
     const int64_t row = from.row(r);
     if (from.is_text()) {
-      const std::string text = trimmed(from.text(r));
+      const std::string text = functions_trimmed(from.text(r));
       if (!add_parsed(spec, text, out)) {
         double real = 0;  // "7.0" is a whole number
         if (type == Type::integer && add_parsed({.type = Type::real}, text, out) &&
@@ -189,7 +189,7 @@ Column converted(Call& call, Type type) {
   });
 }
 
-Column as_text(Call& call) {
+Column functions_as_text(Call& call) {
   const ColumnSpec none;
   const Value& from = call.args[0];
   return each_row(call, Type::text, [&](int64_t r, Column& out) {
@@ -228,7 +228,7 @@ Column first_digit(Call& call) {
   return each_row(call, Type::text, [&](int64_t r, Column& out) {
     const Value& from = call.args[0];
     Column number(Type::real);
-    if (from.is_text()) add_parsed({.type = Type::real}, trimmed(from.text(r)), number);
+    if (from.is_text()) add_parsed({.type = Type::real}, functions_trimmed(from.text(r)), number);
     else number.add_real(from.column().number(from.row(r)));
     const std::string text = number.real.empty() ? "" : cell_text(number, {}, 0);
     const size_t at = text.find_first_of("123456789");
@@ -309,19 +309,19 @@ constexpr Function kFunctions[] = {
     NUMBER(acos, std::acos(x)),
     NUMBER(asin, std::asin(x)),
     NUMBER(atan, std::atan(x)),
-    {"boolean", "(x) of a number or a text; else missing", 1, 1, "a", [](Call& c) { return converted(c, Type::boolean); }},
+    {"boolean", "(x) of a number or a text; else missing", 1, 1, "a", [](Call& c) { return functions_converted(c, Type::boolean); }},
     {"ceil", "(x)", 1, 1, "n", [](Call& c) { return rounded(c, [](double x) { return std::ceil(x); }); }},
     {"coalesce", "(a, b, ...): the first that is not missing", 1, kAny, "a", first_there},
     {"concat", "(between, a, b, ...) as one text", 2, kAny, "sa", joined},
     {"contains", "(text, part)", 2, 2, "s",
-     [](Call& c) { return of_texts(c, [](std::string_view a, std::string_view b) { return a.find(b) != a.npos; }); }},
+     [](Call& c) { return functions_of_texts(c, [](std::string_view a, std::string_view b) { return a.find(b) != a.npos; }); }},
     NUMBER(cos, std::cos(x)),
     NUMBER(cosh, std::cosh(x)),
     {"cosine_distance", "(a1, a2, ..., b1, b2, ...)", 2, kAny, "n", [](Call& c) { return distance(c, 0); }},
     PART(day),
     {"div", "(a, b): the quotient rounded down", 2, 2, "n", divided},
     {"ends_with", "(text, end)", 2, 2, "s",
-     [](Call& c) { return of_texts(c, [](std::string_view a, std::string_view b) { return a.ends_with(b); }); }},
+     [](Call& c) { return functions_of_texts(c, [](std::string_view a, std::string_view b) { return a.ends_with(b); }); }},
     {"euclidean_distance", "(a1, a2, ..., b1, b2, ...)", 2, kAny, "n", [](Call& c) { return distance(c, 1); }},
     NUMBER(exp, std::exp(x)),
     {"first_digit", "(x): the first digit of a number that is not 0; else missing", 1, 1, "a", first_digit},
@@ -329,8 +329,8 @@ constexpr Function kFunctions[] = {
     {"format_time", "(time, format, zone): \"%Y-%m-%d %H:%M\"", 2, 3, "tss", time_text},
     {"hash", "(x, n): a number from 0 to n - 1", 2, 2, "an", hashed},
     PART(hour),
-    {"if", "(condition, yes, no)", 3, 3, "baa", chosen},
-    {"integer", "(x) of a number, time or text; else missing", 1, 1, "a", [](Call& c) { return converted(c, Type::integer); }},
+    {"if", "(condition, yes, no)", 3, 3, "baa", functions_chosen},
+    {"integer", "(x) of a number, time or text; else missing", 1, 1, "a", [](Call& c) { return functions_converted(c, Type::integer); }},
     {"is_infinite", "(x)", 1, 1, "n",
      [](Call& c) { return about(c, [](const Value& v, int64_t r) { return std::isinf(v.column().number(v.row(r))); }); }},
     {"is_missing", "(x)", 1, 1, "a", [](Call& c) { return about(c, [](const Value& v, int64_t r) { return v.is_missing(r); }); }},
@@ -358,7 +358,7 @@ constexpr Function kFunctions[] = {
      [](Call& c) {
        return each_row(c, Type::real, [&](int64_t r, Column& out) { out.add_real(std::pow(c.number(0, r), c.number(1, r))); });
      }},
-    {"real", "(x) of a number or a text; else missing", 1, 1, "a", [](Call& c) { return converted(c, Type::real); }},
+    {"real", "(x) of a number or a text; else missing", 1, 1, "a", [](Call& c) { return functions_converted(c, Type::real); }},
     {"replace", "(text, pattern, with): each match; $1 is a group", 3, 3, "s", replaced},
     {"round", "(x)", 1, 1, "n", [](Call& c) { return rounded(c, [](double x) { return std::round(x); }); }},
     {"search", "(text, pattern): anywhere in it, a regular expression", 2, 2, "s", [](Call& c) { return matched(c, &Regex::found_in); }},
@@ -372,14 +372,14 @@ constexpr Function kFunctions[] = {
      }},
     NUMBER(sqrt, std::sqrt(x)),
     {"starts_with", "(text, begin)", 2, 2, "s",
-     [](Call& c) { return of_texts(c, [](std::string_view a, std::string_view b) { return a.starts_with(b); }); }},
+     [](Call& c) { return functions_of_texts(c, [](std::string_view a, std::string_view b) { return a.starts_with(b); }); }},
     {"substring", "(text, from, count), from 1 on, in bytes", 2, 3, "snn", part_of},
     NUMBER(tan, std::tan(x)),
     NUMBER(tanh, std::tanh(x)),
-    {"text", "(x) of anything", 1, 1, "a", as_text},
+    {"text", "(x) of anything", 1, 1, "a", functions_as_text},
     {"time", "(text, format, zone) of ISO 8601 or the format \"%d.%m.%Y\"; of milliseconds; else missing", 1, 3, "ass",
-     [](Call& c) { return converted(c, Type::time); }},
-    {"trim", "(text) without blanks at its ends", 1, 1, "s", [](Call& c) { return of_text(c, trimmed); }},
+     [](Call& c) { return functions_converted(c, Type::time); }},
+    {"trim", "(text) without blanks at its ends", 1, 1, "s", [](Call& c) { return of_text(c, functions_trimmed); }},
     {"upper", "(text), ASCII letters", 1, 1, "s",
      [](Call& c) { return of_text(c, [](std::string_view s) { return changed(s, [](int x) { return std::toupper(x); }); }); }},
     PART(weekday),
@@ -387,7 +387,7 @@ constexpr Function kFunctions[] = {
      [](Call& c) {
        return of_text(c, [](std::string_view s) {
          std::string out(s);
-         std::erase_if(out, blank);
+         std::erase_if(out, functions_blank);
          return out;
        });
      }},

@@ -35,7 +35,7 @@ const char* objection(const Column& column, const ColumnSpec& spec, int64_t row,
   return text && pattern != nullptr && !pattern->is_all_of(column.text(row)) ? "pattern" : nullptr;
 }
 
-void check(const CsvBlock& block, const std::vector<std::unique_ptr<Regex>>& patterns, size_t most, Checked* out) {
+void check_quality_table(const CsvBlock& block, const std::vector<std::unique_ptr<Regex>>& patterns, size_t most, Checked* out) {
   const Frame& frame = block.frame;
   *out = Checked(frame.columns.size());
   const auto note = [&](int64_t row, size_t c, std::string value, const char* why) {
@@ -70,7 +70,7 @@ void check(const CsvBlock& block, const std::vector<std::unique_ptr<Regex>>& pat
   std::stable_sort(out->examples.begin(), out->examples.end(), [](const Example& a, const Example& b) { return a.row < b.row; });
 }
 
-std::string number(double value) {
+std::string quality_number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.5g", value);
   return text;
@@ -116,7 +116,7 @@ Json check_quality(TableFile& file, const std::string& name, size_t examples) {
         if (mine.empty())
           for (const ColumnSpec& spec : specs)
             mine.push_back(spec.pattern.empty() ? nullptr : std::make_unique<Regex>(spec.pattern, name + ": column '" + spec.name + "'"));
-        check(chunk.block, mine, examples, &parts[static_cast<size_t>(chunk.rank)]);
+        check_quality_table(chunk.block, mine, examples, &parts[static_cast<size_t>(chunk.rank)]);
       },
       [&](TableFile::Chunk& chunk) {
         Checked& part = parts[static_cast<size_t>(chunk.rank)];
@@ -165,7 +165,7 @@ std::string analysis_text(const Json& analysis) {
     const auto value = [&](const Json* json) {
       std::string text;
       if (json == nullptr || !json->is_number()) return text;
-      if (type != "time") return number(json->as_number());
+      if (type != "time") return quality_number(json->as_number());
       append_time(static_cast<int64_t>(json->as_number()), "", text);
       return text.substr(0, 19);
     };
@@ -173,7 +173,7 @@ std::string analysis_text(const Json& analysis) {
       for (const char* key : {"min", "mean"}) row.push_back(value(column.find(key)));
       row.push_back(value(column.find("quantiles")->find("0.5")));
       row.push_back(value(column.find("max")));
-      row.push_back(type == "time" ? number(number_of(column.find("stdev")) / 86'400'000) + " d" : value(column.find("stdev")));
+      row.push_back(type == "time" ? quality_number(number_of(column.find("stdev")) / 86'400'000) + " d" : value(column.find("stdev")));
     }
     rows.push_back(std::move(row));
     if (const Json* top = column.find("top"); top != nullptr && type != "boolean") {
@@ -199,7 +199,7 @@ std::string analysis_text(const Json& analysis) {
         strong.emplace_back(r.as_number(), short_name(names[j].as_string()) + ", " + short_name(names[i].as_string()));
   std::stable_sort(strong.begin(), strong.end(), [](const auto& a, const auto& b) { return std::abs(a.first) > std::abs(b.first); });
   if (!strong.empty()) text += "\ncorrelations\n";
-  for (size_t i = 0; i < strong.size() && i < 10; ++i) text += number(strong[i].first) + "  " + strong[i].second + "\n";
+  for (size_t i = 0; i < strong.size() && i < 10; ++i) text += quality_number(strong[i].first) + "  " + strong[i].second + "\n";
   return text;
 }
 

@@ -11,7 +11,7 @@ namespace {
 // The part of pcre2.h that is used here; its numbers are part of the library's ABI.
 constexpr uint32_t kUtf = 0x00080000, kNoUtfCheck = 0x40000000, kAnchored = 0x80000000, kEndAnchored = 0x20000000;
 constexpr int kNoMatch = -1;
-constexpr uint32_t kMostSteps = 1'000'000;
+constexpr uint32_t kMostRegexSteps = 1'000'000;
 
 struct Library {
   Module module{{"libpcre2-8.so.0", "libpcre2-8.0.dylib"}, "regular expressions", "libpcre2-8-0"};
@@ -90,7 +90,7 @@ Regex::Regex(const std::string& pattern, const std::string& where) : state_(std:
   lib.jit(state_->code, 1);  // where it can: else the interpreter matches
   state_->data = lib.match_data(state_->code, nullptr);
   state_->context = lib.context(nullptr);
-  lib.set_limit(state_->context, kMostSteps);
+  lib.set_limit(state_->context, kMostRegexSteps);
 }
 
 Regex::~Regex() = default;

@@ -11,11 +11,11 @@
 namespace perigee::tables {
 namespace {
 
-constexpr size_t kMostCategories = 1000, kFewIntegers = 50;
-constexpr int64_t kMostElements = int64_t{1} << 34;
+constexpr size_t kMostSequenceSourceCategories = 1000, kFewSequenceSourceIntegers = 50;
+constexpr int64_t kMostSequenceSourceElements = int64_t{1} << 34;
 
 // How a column becomes numbers.
-struct Meaning {
+struct SequenceSourceMeaning {
   std::string name;
   std::vector<std::string> categories;  // sorted; empty: it is a number
   double mean = 0;                      // for what is missing
@@ -60,8 +60,8 @@ class SequenceReader {
   SourcePtr make() const {
     const auto count = static_cast<int64_t>(chosen_.size());
     int64_t width = 0, elements = 0;
-    for (const Meaning& meaning : features_) width += meaning.width();
-    if (__builtin_mul_overflow(width * steps_, count, &elements) || elements > kMostElements)
+    for (const SequenceSourceMeaning& meaning : features_) width += meaning.width();
+    if (__builtin_mul_overflow(width * steps_, count, &elements) || elements > kMostSequenceSourceElements)
       throw Error(ErrorKind::resources,
                   {.where = where_,
                    .what = "the sequences are too large",
@@ -71,7 +71,7 @@ class SequenceReader {
     for (int64_t i = 0; i < count; ++i) {
       const auto [begin, end] = chosen_[static_cast<size_t>(i)];
       float* out = x.data<float>() + i * width * steps_;
-      for (const Meaning& meaning : features_) write_feature(meaning, begin, end, out), out += meaning.width() * steps_;
+      for (const SequenceSourceMeaning& meaning : features_) write_feature(meaning, begin, end, out), out += meaning.width() * steps_;
       n.data<int64_t>()[i] = end - begin;
       row.data<int64_t>()[i] = frame_.numbers.empty() ? i : frame_.numbers[static_cast<size_t>(end - 1)] - 1;
     }
@@ -84,7 +84,7 @@ class SequenceReader {
   }
 
  private:
-  std::string place(const Meaning& meaning, int64_t row) const {
+  std::string place(const SequenceSourceMeaning& meaning, int64_t row) const {
     const int64_t number = frame_.numbers.empty() ? row + 1 : frame_.numbers[static_cast<size_t>(row)];
     return where_ + ": row " + std::to_string(number) + ": column '" + meaning.name + "'";
   }
@@ -123,7 +123,7 @@ class SequenceReader {
     for (int64_t r = 0; r < frame_.rows; ++r)
       if (!frame_.columns[c].is_missing(r)) {
         found.insert(cell_text(frame_.columns[c], frame_.schema.columns[c], r));
-        if (found.size() > kMostCategories)
+        if (found.size() > kMostSequenceSourceCategories)
           throw Error(ErrorKind::data, {.where = where_ + ": column '" + frame_.schema.columns[c].name + "'",
                                         .what = "the column has too many different texts",
                                         .expected = "at most 1000",
@@ -139,9 +139,9 @@ class SequenceReader {
     if (type == Type::text || type == Type::category || type == Type::boolean) return true;
     if (type != Type::integer) return false;
     std::set<int64_t> values;
-    for (int64_t r = 0; r < frame_.rows && values.size() <= kFewIntegers; ++r)
+    for (int64_t r = 0; r < frame_.rows && values.size() <= kFewSequenceSourceIntegers; ++r)
       if (!frame_.columns[c].is_missing(r)) values.insert(frame_.columns[c].whole[static_cast<size_t>(r)]);
-    return values.size() <= kFewIntegers;
+    return values.size() <= kFewSequenceSourceIntegers;
   }
 
   void fit() {
@@ -170,9 +170,9 @@ class SequenceReader {
     }
   }
 
-  Meaning feature_of(size_t c) const {
+  SequenceSourceMeaning feature_of(size_t c) const {
     const Column& column = frame_.columns[c];
-    Meaning meaning{.name = frame_.schema.columns[c].name, .column = c};
+    SequenceSourceMeaning meaning{.name = frame_.schema.columns[c].name, .column = c};
     if (column.type == Type::list || column.type == Type::time)
       throw Error(ErrorKind::data, {.where = where_ + ": column '" + meaning.name + "'",
                                     .what = "the column is no feature of a step",
@@ -191,9 +191,9 @@ class SequenceReader {
   }
 
   Json fitted() const {
-    const auto list = [](const std::vector<Meaning>& meanings) {
+    const auto list = [](const std::vector<SequenceSourceMeaning>& meanings) {
       Json json = Json::array();
-      for (const Meaning& each : meanings)
+      for (const SequenceSourceMeaning& each : meanings)
         json.push(Json(Json::Object{{"name", each.name}, {"categories", names_json(each.categories)}, {"mean", each.mean}}));
       return json;
     };
@@ -204,13 +204,13 @@ class SequenceReader {
                                                              {"each", each_step_}})}});
   }
 
-  std::vector<Meaning> meanings_of(const Config& config, const char* key, bool needed) const {
+  std::vector<SequenceSourceMeaning> meanings_of(const Config& config, const char* key, bool needed) const {
     const Json* list = config.raw(key);
-    std::vector<Meaning> meanings;
+    std::vector<SequenceSourceMeaning> meanings;
     if (list == nullptr || !list->is_array()) config.fail(key, "must be a list");
     for (const Json& each : list->as_array()) {
       const Config one = config.element(each, key);
-      Meaning meaning{.name = one.string("name"), .categories = one.string_list("categories"), .mean = one.number("mean")};
+      SequenceSourceMeaning meaning{.name = one.string("name"), .categories = one.string_list("categories"), .mean = one.number("mean")};
       if (needed || frame_.schema.find(meaning.name) >= 0) meaning.column = frame_.schema.at(meaning.name, where_);
       meanings.push_back(std::move(meaning));
     }
@@ -234,7 +234,7 @@ class SequenceReader {
       const int64_t begin = bounds_[s], end = bounds_[s + 1];
       if (begin == end) continue;
       bool known = true;
-      for (const Meaning& target : targets_)
+      for (const SequenceSourceMeaning& target : targets_)
         if (use_ == TableUse::examples && !each_step_) known &= !frame_.columns[target.column].is_missing(end - 1);
       if (!known) continue;
       if (end - begin > steps_ || (!lengths_ && end - begin != steps_))
@@ -248,7 +248,7 @@ class SequenceReader {
     if (chosen_.empty()) throw Error(ErrorKind::data, {.where = where_, .what = "the steps leave no sequence that can be used"});
   }
 
-  double number(const Meaning& meaning, int64_t row) const {
+  double number(const SequenceSourceMeaning& meaning, int64_t row) const {
     const Column& column = frame_.columns[meaning.column];
     if (!column.is_missing(row) && std::isfinite(column.number(row))) return column.number(row);
     if (policy_ == "mean") return meaning.mean;
@@ -257,20 +257,20 @@ class SequenceReader {
                                   .hint = R"(missing = "mean", or a step: {{impute = "*"}}, {{resample = ..., fill = "linear"}})"});
   }
 
-  int64_t category(const Meaning& meaning, int64_t row) const {
+  int64_t category(const SequenceSourceMeaning& meaning, int64_t row) const {
     const std::string text = cell_text(frame_.columns[meaning.column], frame_.schema.columns[meaning.column], row);
     const auto found = std::lower_bound(meaning.categories.begin(), meaning.categories.end(), text);
     return found != meaning.categories.end() && *found == text ? found - meaning.categories.begin() : -1;
   }
 
-  void write_feature(const Meaning& meaning, int64_t begin, int64_t end, float* out) const {
+  void write_feature(const SequenceSourceMeaning& meaning, int64_t begin, int64_t end, float* out) const {
     for (int64_t r = begin; r < end; ++r) {
       if (meaning.categories.empty()) out[r - begin] = static_cast<float>(number(meaning, r));
       else if (const int64_t k = category(meaning, r); k >= 0) out[k * steps_ + r - begin] = 1;
     }
   }
 
-  int64_t label(const Meaning& target, int64_t row) const {
+  int64_t label(const SequenceSourceMeaning& target, int64_t row) const {
     if (frame_.columns[target.column].is_missing(row)) return -1;
     const int64_t k = category(target, row);
     if (k < 0)
@@ -285,7 +285,7 @@ class SequenceReader {
 
   NamedArray target_array() const {
     const auto count = static_cast<int64_t>(chosen_.size()), each = each_step_ ? steps_ : 1, many = static_cast<int64_t>(targets_.size());
-    const Meaning& first = targets_[0];
+    const SequenceSourceMeaning& first = targets_[0];
     NamedArray array{.name = "y", .where = where_};
     if (!first.categories.empty()) {
       array.class_names = first.categories;
@@ -318,7 +318,7 @@ class SequenceReader {
   TableUse use_;
   std::vector<int64_t> bounds_;
   std::string policy_;
-  std::vector<Meaning> features_, targets_;
+  std::vector<SequenceSourceMeaning> features_, targets_;
   int64_t steps_ = 0;
   bool lengths_ = false, each_step_ = false;
   std::vector<std::pair<int64_t, int64_t>> chosen_;

@@ -25,7 +25,7 @@ class FunctionStep : public Step {
   bool by_rows_;
 };
 
-constexpr size_t kMostSteps = 1000;
+constexpr size_t kMostStepsSteps = 1000;
 
 const StepDef& def_of(const Json& step, const std::string& where) {
   std::vector<std::string> names;
@@ -53,7 +53,7 @@ const StepDef& def_of(const Json& step, const std::string& where) {
   return def_of({}, where);
 }
 
-uint64_t mixed(uint64_t x) {  // splitmix64
+uint64_t steps_mixed(uint64_t x) {  // splitmix64
   x ^= x >> 30;
   x *= 0xbf58476d1ce4e5b9;
   x ^= x >> 27;
@@ -93,7 +93,7 @@ uint64_t cell_hash(const Column& column, const ColumnSpec& spec, int64_t row) {
   if (column.type == Type::text) return xxh3_64(as_bytes(column.text(row)));
   if (column.type == Type::category) return xxh3_64(as_bytes(spec.categories[static_cast<size_t>(column.whole[static_cast<size_t>(row)])]));
   if (column.type == Type::list) return xxh3_64(as_bytes(cell_text(column, spec, row)));
-  return mixed(std::bit_cast<uint64_t>(column.number(row) + 0.0));  // -0 is 0; an integer the same real
+  return steps_mixed(std::bit_cast<uint64_t>(column.number(row) + 0.0));  // -0 is 0; an integer the same real
 }
 
 bool same_cell(const Column& a, const ColumnSpec& a_spec, int64_t a_row, const Column& b, const ColumnSpec& b_spec, int64_t b_row) {
@@ -130,7 +130,7 @@ std::vector<int64_t> group_rows(const Frame& frame, const std::vector<size_t>& c
   first->clear();
   for (int64_t r = 0; r < frame.rows; ++r) {
     uint64_t hash = 0;
-    for (const size_t c : columns) hash = mixed(hash * 31 + cell_hash(frame.columns[c], frame.schema.columns[c], r));
+    for (const size_t c : columns) hash = steps_mixed(hash * 31 + cell_hash(frame.columns[c], frame.schema.columns[c], r));
     size_t slot = hash & (slots - 1);
     for (;; slot = (slot + 1) & (slots - 1)) {
       const int64_t group = table[slot];
@@ -190,7 +190,7 @@ std::vector<int64_t> sorted_rows(const Frame& frame, const std::vector<size_t>& 
 
 Steps::Steps(const Json& list, const std::string& where, const std::string& folder, const Json& states) {
   if (list.is_null()) return;
-  if (!list.is_array() || list.as_array().size() > kMostSteps)
+  if (!list.is_array() || list.as_array().size() > kMostStepsSteps)
     throw Error(ErrorKind::data,
                 {.where = where, .what = "steps are a list", .got = shown(list), .expected = R"([{"filter": "age > 18"}, ...])"});
   const Json::Array* kept = states.is_array() ? &states.as_array() : nullptr;

@@ -24,7 +24,7 @@
 namespace perigee::tables {
 namespace {
 
-constexpr size_t kHead = size_t{1} << 20, kMostColumns = kMostFields;
+constexpr size_t kTableFileHead = size_t{1} << 20, kMostTableFileColumns = kMostFields;
 constexpr size_t kRowsLooked = 10'000;
 
 // Bytes of a row, which is there twice or three times while it is read: a small file that unpacks to a large one has no large rows.
@@ -32,19 +32,19 @@ size_t most_row(uint64_t file_bytes) {
   return static_cast<size_t>(std::min<uint64_t>(uint64_t{64} << 20, (uint64_t{12} << 20) + 4 * file_bytes));
 }
 
-std::string_view trimmed(std::string_view text) {
+std::string_view table_file_trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
   return text;
 }
 
-bool is_missing(std::string_view text, const Dialect& dialect) {
-  return std::find(dialect.missing.begin(), dialect.missing.end(), trimmed(text)) != dialect.missing.end();
+bool table_file_is_missing(std::string_view text, const Dialect& dialect) {
+  return std::find(dialect.missing.begin(), dialect.missing.end(), table_file_trimmed(text)) != dialect.missing.end();
 }
 
 bool is_a(Type type, std::string_view text) {
   Column column(type);
-  text = trimmed(text);
+  text = table_file_trimmed(text);
   // 0 and 1 are numbers; zeros in front make a number of a house, a telephone or an article.
   if (type == Type::boolean) return text.size() > 1 && add_parsed({.type = type}, text, column);
   if ((type == Type::integer || type == Type::real) && text.size() > 1 && text[0] == '0' && text[1] >= '0' && text[1] <= '9') return false;
@@ -99,9 +99,9 @@ bool blanks_follow(std::string_view text, char delimiter) {
 
 Type narrowest(const std::vector<std::string_view>& values, const Dialect& dialect) {
   const auto fits = [&](Type type) {
-    return std::all_of(values.begin(), values.end(), [&](auto v) { return is_missing(v, dialect) || is_a(type, v); });
+    return std::all_of(values.begin(), values.end(), [&](auto v) { return table_file_is_missing(v, dialect) || is_a(type, v); });
   };
-  if (std::all_of(values.begin(), values.end(), [&](auto v) { return is_missing(v, dialect); })) return Type::text;
+  if (std::all_of(values.begin(), values.end(), [&](auto v) { return table_file_is_missing(v, dialect); })) return Type::text;
   for (const Type type : {Type::boolean, Type::integer, Type::real, Type::time})
     if (fits(type)) return type;
   return Type::text;
@@ -157,9 +157,9 @@ void TableFile::open() {
   if (!in_memory_) columnar_ = open_columnar_folder(path_);
   if (columnar_) return plan_columnar();
   const std::string encoding = std::exchange(options_.dialect.encoding, "");
-  std::string head(kHead, '\0');
+  std::string head(kTableFileHead, '\0');
   const auto read_head = [&] {
-    head.resize(kHead);
+    head.resize(kTableFileHead);
     head.resize(stream()->read(head.data(), head.size()));
   };
   read_head();
@@ -169,7 +169,7 @@ void TableFile::open() {
     throw Error(ErrorKind::data, {.where = path_, .what = "the file has one table and no parts", .got = "#" + part_.substr(0, 60)});
   options_.dialect.encoding = encoding.empty() ? marked_encoding(head) : encoding;
   if (!options_.dialect.encoding.empty()) read_head();
-  if (head.size() == kHead) {  // whole rows
+  if (head.size() == kTableFileHead) {  // whole rows
     const size_t whole = whole_rows(head, options_.dialect.quote);
     if (whole == 0)
       throw Error(ErrorKind::data, {.where = path_ + ":1",
@@ -193,11 +193,11 @@ std::vector<std::vector<std::string>> TableFile::first_rows(std::string_view tex
       break;
     }
     if (fields.size() == 1 && fields[0].empty()) continue;
-    if (fields.size() > kMostColumns)
+    if (fields.size() > kMostTableFileColumns)
       throw Error(ErrorKind::data, {.where = path_,
                                     .what = "the first row has too many fields",
                                     .got = std::to_string(fields.size()),
-                                    .expected = "at most " + std::to_string(kMostColumns)});
+                                    .expected = "at most " + std::to_string(kMostTableFileColumns)});
     rows.push_back(fields);
     if (rows.size() == 1) *first_end = at;
   }
@@ -497,7 +497,7 @@ Json parsed_line(std::string_view line, const std::string& where) {
   }
 }
 
-std::string text_of(const Json& value) { return value.is_string() ? value.as_string() : value.dump(); }
+std::string table_file_text_of(const Json& value) { return value.is_string() ? value.as_string() : value.dump(); }
 
 }  // namespace
 
@@ -516,16 +516,17 @@ void TableFile::look_at_json(std::string_view head) {
     for (const auto& [key, value] : json.as_object()) {
       const auto [found, fresh] = places.emplace(key, names.size());
       if (fresh) {
-        if (names.size() >= kMostColumns)
-          throw Error(ErrorKind::data,
-                      {.where = where, .what = "the objects have too many keys", .expected = "at most " + std::to_string(kMostColumns)});
+        if (names.size() >= kMostTableFileColumns)
+          throw Error(
+              ErrorKind::data,
+              {.where = where, .what = "the objects have too many keys", .expected = "at most " + std::to_string(kMostTableFileColumns)});
         names.push_back(key);
         texts.emplace_back();
         kinds.emplace_back();
       }
       const size_t c = found->second;
       if (value.is_null() || texts[c].size() >= kRowsLooked) continue;
-      texts[c].push_back(text_of(value));
+      texts[c].push_back(table_file_text_of(value));
       kinds[c].push_back(value.is_bool()     ? Type::boolean
                          : value.is_int()    ? Type::integer
                          : value.is_number() ? Type::real
@@ -594,7 +595,7 @@ void parse_json_lines(std::string_view block, const TableSchema& schema, const s
         column.ends.push_back(column.items.size());
         if (!column.missing.empty()) column.missing.push_back(0);
         done[c] = 1;
-      } else if (const std::string text = text_of(value); add_parsed(schema.columns[c], text, column)) {
+      } else if (const std::string text = table_file_text_of(value); add_parsed(schema.columns[c], text, column)) {
         done[c] = 1;
       } else {
         misfit(c, text);

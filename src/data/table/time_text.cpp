@@ -12,7 +12,7 @@
 namespace perigee::tables {
 namespace {
 
-constexpr int64_t kDay = 86'400'000;
+constexpr int64_t kTimeTextDay = 86'400'000;
 constexpr std::string_view kMonths = "JanFebMarAprMayJunJulAugSepOctNovDec", kDays = "MonTueWedThuFriSatSun";
 constexpr const char* kLongMonths[] = {"January", "February", "March",     "April",   "May",      "June",
                                        "July",    "August",   "September", "October", "November", "December"};
@@ -30,7 +30,7 @@ int days_in(int64_t year, int month) {
 }
 
 // `least` to `most` digits at the front of `text`.
-bool take_digits(std::string_view& text, int least, int most, int64_t& value) {
+bool take_time_text_digits(std::string_view& text, int least, int most, int64_t& value) {
   int count = 0;
   value = 0;
   while (count < most && static_cast<size_t>(count) < text.size() && text[static_cast<size_t>(count)] >= '0' &&
@@ -63,9 +63,9 @@ bool take_offset(std::string_view& text, int64_t& offset_ms) {
   if (!minus && !text.starts_with('+')) return false;
   text.remove_prefix(1);
   int64_t hours = 0, minutes = 0;
-  if (!take_digits(text, 2, 2, hours)) return false;
+  if (!take_time_text_digits(text, 2, 2, hours)) return false;
   const bool colon = take(text, ':');
-  if ((colon || (!text.empty() && text[0] >= '0' && text[0] <= '9')) && !take_digits(text, 2, 2, minutes)) return false;
+  if ((colon || (!text.empty() && text[0] >= '0' && text[0] <= '9')) && !take_time_text_digits(text, 2, 2, minutes)) return false;
   offset_ms = (hours * 60 + minutes) * 60'000 * (minus ? -1 : 1);
   return hours < 24 && minutes < 60;
 }
@@ -81,7 +81,7 @@ struct Read {
         (h == 24 && (minute > 0 || second > 0)) || (half && (hour < 1 || hour > 12)) || yearday > 366)
       return false;
     const int64_t days = yearday > 0 ? days_of(year, 1, 1) + yearday - 1 : days_of(year, static_cast<int>(month), static_cast<int>(day));
-    out = days * kDay + (h * 3600 + minute * 60 + std::min<int64_t>(second, 59)) * 1000 + (second == 60 ? 999 : ms) - offset;
+    out = days * kTimeTextDay + (h * 3600 + minute * 60 + std::min<int64_t>(second, 59)) * 1000 + (second == 60 ? 999 : ms) - offset;
     return true;
   }
 };
@@ -162,20 +162,20 @@ Zone read_zone(const std::string& name, const std::string& where) {
 
 }  // namespace
 
-int64_t ms_of_date(int64_t year, int month, int day) { return days_of(year, month, day) * kDay; }
+int64_t ms_of_date(int64_t year, int month, int day) { return days_of(year, month, day) * kTimeTextDay; }
 
 bool parse_iso_time(std::string_view text, int64_t& ms) {
   Read read;
   const bool before = text.starts_with('-');
   if (before) text.remove_prefix(1);
-  if (!take_digits(text, 4, 4, read.year) || !take(text, '-') || !take_digits(text, 2, 2, read.month) || !take(text, '-') ||
-      !take_digits(text, 2, 2, read.day))
+  if (!take_time_text_digits(text, 4, 4, read.year) || !take(text, '-') || !take_time_text_digits(text, 2, 2, read.month) ||
+      !take(text, '-') || !take_time_text_digits(text, 2, 2, read.day))
     return false;
   if (before) read.year = -read.year;
   if (text.empty()) return read.make(ms);
   if (!take(text, 'T') && !take(text, ' ')) return false;
-  if (!take_digits(text, 2, 2, read.hour) || !take(text, ':') || !take_digits(text, 2, 2, read.minute)) return false;
-  if (take(text, ':') && !take_digits(text, 2, 2, read.second)) return false;
+  if (!take_time_text_digits(text, 2, 2, read.hour) || !take(text, ':') || !take_time_text_digits(text, 2, 2, read.minute)) return false;
+  if (take(text, ':') && !take_time_text_digits(text, 2, 2, read.second)) return false;
   if ((take(text, '.') || take(text, ',')) && !take_fraction(text, read.ms)) return false;
   if (!text.empty() && !take_offset(text, read.offset)) return false;
   return text.empty() && read.make(ms);
@@ -190,25 +190,25 @@ bool parse_time(std::string_view text, std::string_view format, int64_t& ms) {
     }
     bool good = true;
     switch (format[++i]) {
-      case 'Y': good = take_digits(text, 4, 4, read.year); break;
+      case 'Y': good = take_time_text_digits(text, 4, 4, read.year); break;
       case 'y':
-        good = take_digits(text, 2, 2, read.year);
+        good = take_time_text_digits(text, 2, 2, read.year);
         read.year += read.year < 69 ? 2000 : 1900;  // as POSIX has it
         break;
-      case 'm': good = take_digits(text, 1, 2, read.month); break;
+      case 'm': good = take_time_text_digits(text, 1, 2, read.month); break;
       case 'b':
       case 'B': good = take_month(text, read.month); break;
       case 'e': take(text, ' '); [[fallthrough]];
-      case 'd': good = take_digits(text, 1, 2, read.day); break;
-      case 'j': good = take_digits(text, 1, 3, read.yearday) && read.yearday > 0; break;
+      case 'd': good = take_time_text_digits(text, 1, 2, read.day); break;
+      case 'j': good = take_time_text_digits(text, 1, 3, read.yearday) && read.yearday > 0; break;
       case 'I': read.half = true; [[fallthrough]];
-      case 'H': good = take_digits(text, 1, 2, read.hour); break;
-      case 'M': good = take_digits(text, 1, 2, read.minute); break;
-      case 'S': good = take_digits(text, 1, 2, read.second); break;
+      case 'H': good = take_time_text_digits(text, 1, 2, read.hour); break;
+      case 'M': good = take_time_text_digits(text, 1, 2, read.minute); break;
+      case 'S': good = take_time_text_digits(text, 1, 2, read.second); break;
       case 'f': good = take_fraction(text, read.ms); break;
       case 's':
         read.of_epoch = true;
-        good = take_digits(text, 1, 12, read.epoch);
+        good = take_time_text_digits(text, 1, 12, read.epoch);
         break;
       case 'z': good = take_offset(text, read.offset); break;
       case 'p':
@@ -224,8 +224,8 @@ bool parse_time(std::string_view text, std::string_view format, int64_t& ms) {
 }
 
 TimeParts parts_of(int64_t ms) {
-  int64_t days = ms / kDay, rest = ms % kDay;
-  if (rest < 0) rest += kDay, --days;
+  int64_t days = ms / kTimeTextDay, rest = ms % kTimeTextDay;
+  if (rest < 0) rest += kTimeTextDay, --days;
   TimeParts parts;
   parts.hour = static_cast<int>(rest / 3'600'000);
   parts.minute = static_cast<int>(rest / 60'000 % 60);
@@ -244,7 +244,7 @@ TimeParts parts_of(int64_t ms) {
 
 void append_time(int64_t ms, std::string_view format, std::string& out) {
   const TimeParts parts = parts_of(ms);
-  if (format.empty()) format = ms % kDay == 0 ? "%Y-%m-%d" : ms % 1000 == 0 ? "%Y-%m-%dT%H:%M:%S" : "%Y-%m-%dT%H:%M:%S.%f";
+  if (format.empty()) format = ms % kTimeTextDay == 0 ? "%Y-%m-%d" : ms % 1000 == 0 ? "%Y-%m-%dT%H:%M:%S" : "%Y-%m-%dT%H:%M:%S.%f";
   for (size_t i = 0; i < format.size(); ++i) {
     if (format[i] != '%' || i + 1 == format.size()) {
       out += format[i];

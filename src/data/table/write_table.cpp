@@ -167,7 +167,7 @@ std::unique_ptr<TableWriter> one_file(const std::string& path) {
                                  .expected = ".csv, .tsv or .jsonl (also .gz and .zst), .parquet, .npz or .tar"});
 }
 
-constexpr int64_t kMostShards = 100'000;
+constexpr int64_t kMostWriteTableShards = 100'000;
 
 // Files of so many rows each, whose names are numbered.
 class ShardedWriter : public TableWriter {
@@ -178,7 +178,7 @@ class ShardedWriter : public TableWriter {
     for (int64_t done = 0; done < frame.rows;) {
       if (left_ == 0) {
         writer_->finish();
-        if (++number_ >= kMostShards)
+        if (++number_ >= kMostWriteTableShards)
           throw Error(ErrorKind::usage, {.where = path_, .what = "there would be too many files", .expected = "at most 100000"});
         writer_ = one_file(name(number_));
         left_ = rows_;

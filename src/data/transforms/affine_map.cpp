@@ -38,17 +38,17 @@ class AffineMap : public Transform {
   double scale_[2] = {1, 1};
 };
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_affine_map(const Config& config, const DataSource& source, size_t field) {
   return std::make_unique<AffineMap>(config, source.fields()[field]);
 }
 
-constexpr const char* kPositional[] = {"degrees"};
-constexpr Option kOptions[] = {{"degrees", "number", "10", "largest angle either way", {0, 180}},
-                               {"translate", "number", "0", "largest way, as a share of width and height", {0, 1}},
-                               {"scale", "list of numbers", "{1, 1}", "least and largest enlargement"},
-                               {"shear", "number", "0", "largest angle of x, in degrees", {0, 89}},
-                               kSamplingOptions[0],
-                               kSamplingOptions[1]};
+constexpr const char* kAffineMapPositional[] = {"degrees"};
+constexpr Option kAffineMapOptions[] = {{"degrees", "number", "10", "largest angle either way", {0, 180}},
+                                        {"translate", "number", "0", "largest way, as a share of width and height", {0, 1}},
+                                        {"scale", "list of numbers", "{1, 1}", "least and largest enlargement"},
+                                        {"shear", "number", "0", "largest angle of x, in degrees", {0, 89}},
+                                        kSamplingOptions[0],
+                                        kSamplingOptions[1]};
 
 }  // namespace
 
@@ -58,8 +58,8 @@ const TransformDef transform_affine_map{
     .doc =
         "Turns, moves, scales and shears images at random, about their middle. Options: degrees (10), translate (0), scale ({1, 1}), "
         "shear (0), interpolation ('bilinear' or 'nearest'), fill (0)",
-    .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-    .open = open,
+    .schema = {.options = kAffineMapOptions, .positional = kAffineMapPositional, .common = &common_transform_schema},
+    .open = open_affine_map,
     .random = true};
 
 }  // namespace perigee

@@ -7,13 +7,13 @@ namespace {
 
 using enum PictureOp;
 
-struct Step {
+struct AutoAugmentStep {
   PictureOp op;
   uint8_t tenths, level;  // how probable it is, and its magnitude's level of 10
 };
 
 constexpr const char* kPolicies[] = {"imagenet", "cifar10", "svhn"};
-constexpr Step kPairs[3][25][2] = {
+constexpr AutoAugmentStep kPairs[3][25][2] = {
     {
         {{posterize, 4, 8}, {rotate, 6, 9}},      {{solarize, 6, 5}, {autocontrast, 6, 0}}, {{equalize, 8, 0}, {equalize, 6, 0}},
         {{posterize, 6, 7}, {posterize, 6, 6}},   {{equalize, 4, 0}, {solarize, 2, 4}},     {{equalize, 4, 0}, {rotate, 8, 8}},
@@ -59,7 +59,7 @@ class AutoAugment : public Augment {
  private:
   int choose(Draw& draw, Drawn (&ops)[kMost]) const override {
     int count = 0;
-    for (const Step& step : kPairs[policy_][draw.integer(25)])
+    for (const AutoAugmentStep& step : kPairs[policy_][draw.integer(25)])
       if (draw.uniform() * 10 < static_cast<float>(step.tenths)) ops[count++] = signed_of(step.op, step.level, 10, Space::narrow, draw);
     return count;
   }
@@ -67,15 +67,15 @@ class AutoAugment : public Augment {
   size_t policy_ = 0;
 };
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_auto_augment(const Config& config, const DataSource& source, size_t field) {
   return std::make_unique<AutoAugment>(config, source.fields()[field]);
 }
 
-constexpr const char* kPositional[] = {"policy"};
-constexpr Option kOptions[] = {{"policy", "name", "imagenet", "what it was learned on", {}, {"imagenet", "cifar10", "svhn"}},
-                               kAugmentOptions[0],
-                               kAugmentOptions[1],
-                               kAugmentOptions[2]};
+constexpr const char* kAutoAugmentPositional[] = {"policy"};
+constexpr Option kAutoAugmentOptions[] = {{"policy", "name", "imagenet", "what it was learned on", {}, {"imagenet", "cifar10", "svhn"}},
+                                          kAugmentOptions[0],
+                                          kAugmentOptions[1],
+                                          kAugmentOptions[2]};
 
 }  // namespace
 
@@ -85,8 +85,8 @@ const TransformDef transform_auto_augment{
     .doc =
         "AutoAugment: two operations on each image, by a learned policy. Options: policy ('imagenet', 'cifar10' or 'svhn'), top (1), "
         "interpolation ('nearest' or 'bilinear'), fill (0)",
-    .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-    .open = open,
+    .schema = {.options = kAutoAugmentOptions, .positional = kAutoAugmentPositional, .common = &common_transform_schema},
+    .open = open_auto_augment,
     .random = true};
 
 }  // namespace perigee

@@ -46,22 +46,22 @@ class Blur : public Transform {
   double deviation_[2] = {.1, 2};
 };
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_blur(const Config& config, const DataSource& source, size_t field) {
   return std::make_unique<Blur>(config, source.fields()[field]);
 }
 
-constexpr const char* kPositional[] = {"kernel"};
-constexpr Option kOptions[] = {{"kernel", "integer", "5", "pixels that it spans, odd", {1, 255}},
-                               {"deviation", "list of numbers", "{0.1, 2}", "least and largest, in pixels"},
-                               {"probability", "number", "1", "that an image is changed", {0, 1}}};
+constexpr const char* kBlurPositional[] = {"kernel"};
+constexpr Option kBlurOptions[] = {{"kernel", "integer", "5", "pixels that it spans, odd", {1, 255}},
+                                   {"deviation", "list of numbers", "{0.1, 2}", "least and largest, in pixels"},
+                                   {"probability", "number", "1", "that an image is changed", {0, 1}}};
 
 }  // namespace
 
 extern const TransformDef transform_blur;
 const TransformDef transform_blur{.type = "blur",
                                   .doc = "Blurs images by Gaussians. Options: kernel (5), deviation ({0.1, 2}), probability (1)",
-                                  .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-                                  .open = open,
+                                  .schema = {.options = kBlurOptions, .positional = kBlurPositional, .common = &common_transform_schema},
+                                  .open = open_blur,
                                   .random = true};
 
 }  // namespace perigee

@@ -49,7 +49,7 @@ class BoxGrid : public Transform {
   Field output_;
 };
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_box_grid(const Config& config, const DataSource& source, size_t field) {
   const Field& boxes = source.fields()[field];
   if (boxes.on_picture != OnPicture::boxes)
     config.fail("field", "has no boxes", "'" + boxes.name + "': " + Type{boxes.dtype, boxes.shape}.text(),
@@ -60,9 +60,10 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   return std::make_unique<BoxGrid>(boxes, picture.shape, size[0], size[1], config.integer("classes"));
 }
 
-constexpr const char* kPositional[] = {"size"};
-constexpr Option kOptions[] = {{"size", "integer or {height, width}", nullptr, "of the grid, as the network's output has it", {1, 1024}},
-                               {"classes", "integer", nullptr, "how many classes the boxes may have", {1, 65536}}};
+constexpr const char* kBoxGridPositional[] = {"size"};
+constexpr Option kBoxGridOptions[] = {
+    {"size", "integer or {height, width}", nullptr, "of the grid, as the network's output has it", {1, 1024}},
+    {"classes", "integer", nullptr, "how many classes the boxes may have", {1, 65536}}};
 
 }  // namespace
 
@@ -71,7 +72,7 @@ const TransformDef transform_box_grid{
     .type = "box_grid",
     .doc = "Boxes of pg.data.objects as the target of pg.loss.yolo2. Options: size (of the grid), classes",
     .field = "boxes",
-    .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-    .open = open};
+    .schema = {.options = kBoxGridOptions, .positional = kBoxGridPositional, .common = &common_transform_schema},
+    .open = open_box_grid};
 
 }  // namespace perigee

@@ -57,7 +57,7 @@ class Colour : public Transform {
   float low_, high_;
 };
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_colour(const Config& config, const DataSource& source, size_t field) {
   const Field& input = source.fields()[field];
   const ImageSize size = image_size(config, input);
   check_colours(config, size);
@@ -71,7 +71,7 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   return std::make_unique<Colour>(input, size, most, config.choice("order") == "fixed", bound ? 0 : -high, high);
 }
 
-constexpr Option kOptions[] = {
+constexpr Option kColourOptions[] = {
     {"brightness", "number", "0.2", "largest change", {0, 1}},
     {"contrast", "number", "0.2", "largest change", {0, 1}},
     {"saturation", "number", "0.2, of grey images 0", "largest change", {0, 1}},
@@ -87,8 +87,8 @@ const TransformDef transform_colour{
     .doc =
         "Random brightness, contrast, saturation and hue. Options: brightness, contrast, saturation (0.2 each), hue (0), order ('fixed' or "
         "'random'), top (none)",
-    .schema = {.options = kOptions, .common = &common_transform_schema},
-    .open = open,
+    .schema = {.options = kColourOptions, .common = &common_transform_schema},
+    .open = open_colour,
     .random = true};
 
 }  // namespace perigee

@@ -37,7 +37,7 @@ class Crop : public Transform {
   float fill_;
 };
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_crop(const Config& config, const DataSource& source, size_t field) {
   const Field& input = source.fields()[field];
   const ImageSize size = image_size(config, input);
   const int64_t pad = config.integer("pad");
@@ -50,11 +50,11 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
                                 static_cast<float>(config.number("fill")));
 }
 
-constexpr const char* kPositional[] = {"size"};
-constexpr Option kOptions[] = {{"size", "integer or {height, width}", "the image's", "of the window"},
-                               {"pad", "integer", "0", "pixels added on each side first", {0, 4096}},
-                               {"random", "boolean", "true", "false: the middle"},
-                               {"fill", "number", "0", "value of added pixels"}};
+constexpr const char* kCropPositional[] = {"size"};
+constexpr Option kCropOptions[] = {{"size", "integer or {height, width}", "the image's", "of the window"},
+                                   {"pad", "integer", "0", "pixels added on each side first", {0, 4096}},
+                                   {"random", "boolean", "true", "false: the middle"},
+                                   {"fill", "number", "0", "value of added pixels"}};
 
 }  // namespace
 
@@ -62,8 +62,8 @@ extern const TransformDef transform_crop;
 const TransformDef transform_crop{
     .type = "crop",
     .doc = "Pads, then cuts a window. Options: size (the image's), pad (0), random (true; false: the middle), fill (0)",
-    .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-    .open = open,
+    .schema = {.options = kCropOptions, .positional = kCropPositional, .common = &common_transform_schema},
+    .open = open_crop,
     .random = true};
 
 }  // namespace perigee

@@ -53,16 +53,16 @@ class Erase : public Transform {
   double area_[2] = {.02, .33}, ratio_[2] = {.3, 3.3};
 };
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_erase(const Config& config, const DataSource& source, size_t field) {
   return std::make_unique<Erase>(config, source.fields()[field]);
 }
 
-constexpr const char* kPositional[] = {"probability"};
-constexpr Option kOptions[] = {{"probability", "number", "0.5", "that an image is changed", {0, 1}},
-                               {"area", "list of numbers", "{0.02, 0.33}", "share of the image that is erased: least, most", {0, 1}},
-                               {"ratio", "list of numbers", "{0.3, 3.3}", "height over width of what is erased: least, most"},
-                               {"fill", "number", "0", "value of what is erased"},
-                               {"noise", "number", "0", "deviation of normal noise that is added to it", {0, 1e6}}};
+constexpr const char* kErasePositional[] = {"probability"};
+constexpr Option kEraseOptions[] = {{"probability", "number", "0.5", "that an image is changed", {0, 1}},
+                                    {"area", "list of numbers", "{0.02, 0.33}", "share of the image that is erased: least, most", {0, 1}},
+                                    {"ratio", "list of numbers", "{0.3, 3.3}", "height over width of what is erased: least, most"},
+                                    {"fill", "number", "0", "value of what is erased"},
+                                    {"noise", "number", "0", "deviation of normal noise that is added to it", {0, 1e6}}};
 
 }  // namespace
 
@@ -71,8 +71,8 @@ const TransformDef transform_erase{
     .type = "erase",
     .doc =
         "Erases a rectangle of images at random. Options: probability (0.5), area ({0.02, 0.33}), ratio ({0.3, 3.3}), fill (0), noise (0)",
-    .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-    .open = open,
+    .schema = {.options = kEraseOptions, .positional = kErasePositional, .common = &common_transform_schema},
+    .open = open_erase,
     .random = true};
 
 }  // namespace perigee

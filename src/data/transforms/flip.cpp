@@ -38,23 +38,23 @@ class Flip : public Transform {
   float probability_;
 };
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_flip(const Config& config, const DataSource& source, size_t field) {
   const Field& input = source.fields()[field];
   const bool vertical = config.choice("axis") == "vertical";
   return std::make_unique<Flip>(input, image_size(config, input), vertical, static_cast<float>(config.number("probability")));
 }
 
-constexpr const char* kPositional[] = {"axis"};
-constexpr Option kOptions[] = {{"axis", "name", "horizontal", "the way in which they are mirrored", {}, {"horizontal", "vertical"}},
-                               {"probability", "number", "0.5", "that an image is mirrored", {0, 1}}};
+constexpr const char* kFlipPositional[] = {"axis"};
+constexpr Option kFlipOptions[] = {{"axis", "name", "horizontal", "the way in which they are mirrored", {}, {"horizontal", "vertical"}},
+                                   {"probability", "number", "0.5", "that an image is mirrored", {0, 1}}};
 
 }  // namespace
 
 extern const TransformDef transform_flip;
 const TransformDef transform_flip{.type = "flip",
                                   .doc = "Mirrors images at random. Options: axis ('horizontal' or 'vertical'), probability (0.5)",
-                                  .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-                                  .open = open,
+                                  .schema = {.options = kFlipOptions, .positional = kFlipPositional, .common = &common_transform_schema},
+                                  .open = open_flip,
                                   .random = true};
 
 }  // namespace perigee

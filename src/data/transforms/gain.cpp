@@ -23,15 +23,15 @@ class Gain : public SequenceTransform {
   float decibels_;
 };
 
-constexpr const char* kPositional[] = {"decibels"};
-constexpr Option kOptions[] = {{"decibels", "number", "6", "largest change", {0, 100}}};
+constexpr const char* kGainPositional[] = {"decibels"};
+constexpr Option kGainOptions[] = {{"decibels", "number", "6", "largest change", {0, 100}}};
 
 }  // namespace
 
 extern const TransformDef transform_gain;
 const TransformDef transform_gain{.type = "gain",
                                   .doc = "Makes recordings louder or softer at random. Options: decibels (6)",
-                                  .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
+                                  .schema = {.options = kGainOptions, .positional = kGainPositional, .common = &common_transform_schema},
                                   .open = open_sequence<Gain>,
                                   .random = true};
 

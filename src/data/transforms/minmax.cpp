@@ -4,7 +4,7 @@
 namespace perigee {
 namespace {
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_minmax(const Config& config, const DataSource& source, size_t field) {
   const Field& input = source.fields()[field];
   const Over over = over_option(config, input);
   const auto low = static_cast<float>(config.number("low")), high = static_cast<float>(config.number("high"));
@@ -29,7 +29,7 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   return std::make_unique<AffineTransform>(config, input, std::move(factors), std::move(offsets), std::move(fitted));
 }
 
-constexpr Option kOptions[] = {
+constexpr Option kMinmaxOptions[] = {
     {"low", "number", "0", "what the least becomes"},
     {"high", "number", "1", "what the greatest becomes"},
     {"over", "name", "element, of images channel", "what has a mean and deviation of its own", {}, {"element", "channel", "all"}},
@@ -43,7 +43,7 @@ extern const TransformDef transform_minmax;
 const TransformDef transform_minmax{
     .type = "minmax",
     .doc = "The training part's range becomes low (0) to high (1). Options: low, high, over ('element', 'channel' or 'all')",
-    .schema = {.options = kOptions, .common = &common_transform_schema},
-    .open = open};
+    .schema = {.options = kMinmaxOptions, .common = &common_transform_schema},
+    .open = open_minmax};
 
 }  // namespace perigee

@@ -37,9 +37,9 @@ class Noise : public SequenceTransform {
   float least_, most_;
 };
 
-constexpr const char* kPositional[] = {"least"};
-constexpr Option kOptions[] = {{"least", "number", "10", "least ratio of the signal to the noise, in decibels", {-100, 200}},
-                               {"most", "number", "40", "greatest ratio", {-100, 200}}};
+constexpr const char* kNoisePositional[] = {"least"};
+constexpr Option kNoiseOptions[] = {{"least", "number", "10", "least ratio of the signal to the noise, in decibels", {-100, 200}},
+                                    {"most", "number", "40", "greatest ratio", {-100, 200}}};
 
 }  // namespace
 
@@ -47,7 +47,7 @@ extern const TransformDef transform_noise;
 const TransformDef transform_noise{
     .type = "noise",
     .doc = "Adds white noise to recordings at random. Options: least (10), most (40): signal-to-noise ratio in decibels",
-    .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
+    .schema = {.options = kNoiseOptions, .positional = kNoisePositional, .common = &common_transform_schema},
     .open = open_sequence<Noise>,
     .random = true};
 

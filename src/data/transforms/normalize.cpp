@@ -4,7 +4,7 @@
 namespace perigee {
 namespace {
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_normalize_transform(const Config& config, const DataSource& source, size_t field) {
   std::vector<float> mean = floats_of(config, "mean"), factors = floats_of(config, "std");
   if (mean.empty()) config.fail("mean", "is missing", "", "a number or one per channel");
   if (factors.empty()) config.fail("std", "is missing", "", "a number or one per channel");
@@ -21,16 +21,17 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   return std::make_unique<AffineTransform>(config, source.fields()[field], std::move(factors), std::move(offsets), Json());
 }
 
-constexpr const char* kPositional[] = {"mean", "std"};
-constexpr Option kOptions[] = {{"mean", "number or list of numbers", nullptr, "one for all, or one per channel"},
-                               {"std", "number or list of numbers", nullptr, "one for all, or one per channel"}};
+constexpr const char* kNormalizePositional[] = {"mean", "std"};
+constexpr Option kNormalizeOptions[] = {{"mean", "number or list of numbers", nullptr, "one for all, or one per channel"},
+                                        {"std", "number or list of numbers", nullptr, "one for all, or one per channel"}};
 
 }  // namespace
 
 extern const TransformDef transform_normalize;
-const TransformDef transform_normalize{.type = "normalize",
-                                       .doc = "(x - mean) / std. Options: mean, std: a number or one per channel",
-                                       .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-                                       .open = open};
+const TransformDef transform_normalize{
+    .type = "normalize",
+    .doc = "(x - mean) / std. Options: mean, std: a number or one per channel",
+    .schema = {.options = kNormalizeOptions, .positional = kNormalizePositional, .common = &common_transform_schema},
+    .open = open_normalize_transform};
 
 }  // namespace perigee

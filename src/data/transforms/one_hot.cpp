@@ -31,7 +31,7 @@ class OneHot : public Transform {
   int64_t classes_;
 };
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_one_hot_transform(const Config& config, const DataSource& source, size_t field) {
   const Field& input = source.fields()[field];
   if (input.dtype != Dtype::i64 || input.shape.rank() != 0)
     throw Error(ErrorKind::data, {.where = config.where(),
@@ -44,16 +44,17 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   return std::make_unique<OneHot>(input, classes);
 }
 
-constexpr const char* kPositional[] = {"classes"};
-constexpr Option kOptions[] = {{"classes", "integer", "the data's", "length of the distribution", {1, 16777216}}};
+constexpr const char* kOneHotPositional[] = {"classes"};
+constexpr Option kOneHotOptions[] = {{"classes", "integer", "the data's", "length of the distribution", {1, 16777216}}};
 
 }  // namespace
 
 extern const TransformDef transform_one_hot;
-const TransformDef transform_one_hot{.type = "one_hot",
-                                     .doc = "A class label as a distribution. Options: classes (the data's)",
-                                     .field = "y",
-                                     .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-                                     .open = open};
+const TransformDef transform_one_hot{
+    .type = "one_hot",
+    .doc = "A class label as a distribution. Options: classes (the data's)",
+    .field = "y",
+    .schema = {.options = kOneHotOptions, .positional = kOneHotPositional, .common = &common_transform_schema},
+    .open = open_one_hot_transform};
 
 }  // namespace perigee

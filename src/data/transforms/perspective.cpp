@@ -45,15 +45,16 @@ class Perspective : public Transform {
   int64_t down_, right_;  // pixels that a corner may move, and one
 };
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_perspective(const Config& config, const DataSource& source, size_t field) {
   return std::make_unique<Perspective>(config, source.fields()[field]);
 }
 
-constexpr const char* kPositional[] = {"distortion"};
-constexpr Option kOptions[] = {{"distortion", "number", "0.5", "share of the way to the middle that corners move at most", {0, 1}},
-                               {"probability", "number", "0.5", "that an image is changed", {0, 1}},
-                               kSamplingOptions[0],
-                               kSamplingOptions[1]};
+constexpr const char* kPerspectivePositional[] = {"distortion"};
+constexpr Option kPerspectiveOptions[] = {
+    {"distortion", "number", "0.5", "share of the way to the middle that corners move at most", {0, 1}},
+    {"probability", "number", "0.5", "that an image is changed", {0, 1}},
+    kSamplingOptions[0],
+    kSamplingOptions[1]};
 
 }  // namespace
 
@@ -61,8 +62,8 @@ extern const TransformDef transform_perspective;
 const TransformDef transform_perspective{
     .type = "perspective",
     .doc = "Tilts images at random. Options: distortion (0.5), probability (0.5), interpolation ('bilinear' or 'nearest'), fill (0)",
-    .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-    .open = open,
+    .schema = {.options = kPerspectiveOptions, .positional = kPerspectivePositional, .common = &common_transform_schema},
+    .open = open_perspective,
     .random = true};
 
 }  // namespace perigee

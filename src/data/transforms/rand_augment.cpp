@@ -28,17 +28,17 @@ class RandAugment : public Augment {
   int64_t level_, levels_;
 };
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_rand_augment(const Config& config, const DataSource& source, size_t field) {
   return std::make_unique<RandAugment>(config, source.fields()[field]);
 }
 
-constexpr const char* kPositional[] = {"operations", "magnitude"};
-constexpr Option kOptions[] = {{"operations", "integer", "2", "how many, one after the other", {0, Augment::kMost}},
-                               {"magnitude", "integer", "9", "how strong they are, of `levels`", {0, 1000}},
-                               {"levels", "integer", "31", "how many there are", {2, 1001}},
-                               kAugmentOptions[0],
-                               kAugmentOptions[1],
-                               kAugmentOptions[2]};
+constexpr const char* kRandAugmentPositional[] = {"operations", "magnitude"};
+constexpr Option kRandAugmentOptions[] = {{"operations", "integer", "2", "how many, one after the other", {0, Augment::kMost}},
+                                          {"magnitude", "integer", "9", "how strong they are, of `levels`", {0, 1000}},
+                                          {"levels", "integer", "31", "how many there are", {2, 1001}},
+                                          kAugmentOptions[0],
+                                          kAugmentOptions[1],
+                                          kAugmentOptions[2]};
 
 }  // namespace
 
@@ -48,8 +48,8 @@ const TransformDef transform_rand_augment{
     .doc =
         "RandAugment: some operations on each image, of one strength. Options: operations (2), magnitude (9), levels (31), top (1), "
         "interpolation ('nearest' or 'bilinear'), fill (0)",
-    .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-    .open = open,
+    .schema = {.options = kRandAugmentOptions, .positional = kRandAugmentPositional, .common = &common_transform_schema},
+    .open = open_rand_augment,
     .random = true};
 
 }  // namespace perigee

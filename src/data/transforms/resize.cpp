@@ -12,24 +12,25 @@ FitOptions size_option(const Config& config, Fit fit) {
 
 namespace {
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_resize(const Config& config, const DataSource& source, size_t field) {
   const std::string fit = config.choice("fit");
   FitOptions options = size_option(config, fit == "pad" ? Fit::pad : fit == "crop" ? Fit::crop : Fit::squash);
   options.fill = static_cast<float>(config.number("fill"));
   return std::make_unique<Resize>(config, source.fields()[field], options, std::nullopt);
 }
 
-constexpr const char* kPositional[] = {"size"};
-constexpr Option kOptions[] = {kSizeOption,
-                               {"fit", "name", "squash", "how: stretched; its middle; with bars", {}, {"squash", "crop", "pad"}},
-                               {"fill", "number", "0", "value of the bars"}};
+constexpr const char* kResizePositional[] = {"size"};
+constexpr Option kResizeOptions[] = {kSizeOption,
+                                     {"fit", "name", "squash", "how: stretched; its middle; with bars", {}, {"squash", "crop", "pad"}},
+                                     {"fill", "number", "0", "value of the bars"}};
 
 }  // namespace
 
 extern const TransformDef transform_resize;
-const TransformDef transform_resize{.type = "resize",
-                                    .doc = "Resizes images. Options: size, fit ('squash', 'crop' or 'pad'), fill (0)",
-                                    .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-                                    .open = open};
+const TransformDef transform_resize{
+    .type = "resize",
+    .doc = "Resizes images. Options: size, fit ('squash', 'crop' or 'pad'), fill (0)",
+    .schema = {.options = kResizeOptions, .positional = kResizePositional, .common = &common_transform_schema},
+    .open = open_resize};
 
 }  // namespace perigee

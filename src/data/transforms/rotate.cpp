@@ -49,23 +49,24 @@ class Rotate : public Transform {
   float radians_, fill_;
 };
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_rotate(const Config& config, const DataSource& source, size_t field) {
   const Field& input = source.fields()[field];
   const double radians = config.number("degrees") * 3.14159265358979323846 / 180;
   return std::make_unique<Rotate>(input, image_size(config, input), static_cast<float>(radians), static_cast<float>(config.number("fill")));
 }
 
-constexpr const char* kPositional[] = {"degrees"};
-constexpr Option kOptions[] = {{"degrees", "number", "10", "largest angle either way", {0, 180}},
-                               {"fill", "number", "0", "value of new pixels"}};
+constexpr const char* kRotatePositional[] = {"degrees"};
+constexpr Option kRotateOptions[] = {{"degrees", "number", "10", "largest angle either way", {0, 180}},
+                                     {"fill", "number", "0", "value of new pixels"}};
 
 }  // namespace
 
 extern const TransformDef transform_rotate;
-const TransformDef transform_rotate{.type = "rotate",
-                                    .doc = "Turns images at random. Options: degrees (10: from -10 to 10), fill (0)",
-                                    .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-                                    .open = open,
-                                    .random = true};
+const TransformDef transform_rotate{
+    .type = "rotate",
+    .doc = "Turns images at random. Options: degrees (10: from -10 to 10), fill (0)",
+    .schema = {.options = kRotateOptions, .positional = kRotatePositional, .common = &common_transform_schema},
+    .open = open_rotate,
+    .random = true};
 
 }  // namespace perigee

@@ -26,7 +26,7 @@ class Shift : public Transform {
   float fill_;
 };
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_shift(const Config& config, const DataSource& source, size_t field) {
   const Field& input = source.fields()[field];
   const ImageSize size = image_size(config, input);
   const std::vector<int64_t> pixels = config.integers("pixels", 2, 2);
@@ -35,17 +35,17 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   return std::make_unique<Shift>(input, size, pixels[0], pixels[1], static_cast<float>(config.number("fill")));
 }
 
-constexpr const char* kPositional[] = {"pixels"};
-constexpr Option kOptions[] = {{"pixels", "integer or {height, width}", "2", "largest way: down and right", {0}},
-                               {"fill", "number", "0", "value of new pixels"}};
+constexpr const char* kShiftPositional[] = {"pixels"};
+constexpr Option kShiftOptions[] = {{"pixels", "integer or {height, width}", "2", "largest way: down and right", {0}},
+                                    {"fill", "number", "0", "value of new pixels"}};
 
 }  // namespace
 
 extern const TransformDef transform_shift;
 const TransformDef transform_shift{.type = "shift",
                                    .doc = "Moves images at random. Options: pixels (2, or {down, right}), fill (0)",
-                                   .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-                                   .open = open,
+                                   .schema = {.options = kShiftOptions, .positional = kShiftPositional, .common = &common_transform_schema},
+                                   .open = open_shift,
                                    .random = true};
 
 }  // namespace perigee

@@ -35,12 +35,13 @@ class SpecAugment : public SequenceTransform {
   float fill_;
 };
 
-constexpr const char* kPositional[] = {"rows"};
-constexpr Option kOptions[] = {{"rows", "integer", "8", "widest band of rows, which are frequencies or coefficients", {0, 100000}},
-                               {"steps", "integer", "20", "longest band of steps", {0, 8388607}},
-                               {"row_masks", "integer", "1", "bands of rows", {0, 100}},
-                               {"step_masks", "integer", "1", "bands of steps", {0, 100}},
-                               {"fill", "number", "0", "what stands there then"}};
+constexpr const char* kSpecAugmentPositional[] = {"rows"};
+constexpr Option kSpecAugmentOptions[] = {
+    {"rows", "integer", "8", "widest band of rows, which are frequencies or coefficients", {0, 100000}},
+    {"steps", "integer", "20", "longest band of steps", {0, 8388607}},
+    {"row_masks", "integer", "1", "bands of rows", {0, 100}},
+    {"step_masks", "integer", "1", "bands of steps", {0, 100}},
+    {"fill", "number", "0", "what stands there then"}};
 
 }  // namespace
 
@@ -49,7 +50,7 @@ const TransformDef transform_spec_augment{
     .type = "spec_augment",
     .doc =
         "Hides bands of rows and of steps at random (SpecAugment). Options: rows (8), steps (20), row_masks (1), step_masks (1), fill (0)",
-    .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
+    .schema = {.options = kSpecAugmentOptions, .positional = kSpecAugmentPositional, .common = &common_transform_schema},
     .open = open_sequence<SpecAugment>,
     .random = true};
 

@@ -4,7 +4,7 @@
 namespace perigee {
 namespace {
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_spectrogram(const Config& config, const DataSource& source, size_t field) {
   return open_spectrum(config, source, field, Feature::spectrogram);
 }
 
@@ -16,6 +16,6 @@ const TransformDef transform_spectrogram{.type = "spectrogram",
                                              "Power by frequency and time: [channels * (fft / 2 + 1), frames]. Options: window (25 ms), "
                                              "hop (10 ms), taper, log ('none', 'db' or 'ln')",
                                          .schema = {.common = &spectrum_schema},
-                                         .open = open};
+                                         .open = open_spectrogram};
 
 }  // namespace perigee

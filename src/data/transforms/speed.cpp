@@ -36,15 +36,15 @@ class Speed : public SequenceTransform {
   std::vector<Resampler> resamplers_;
 };
 
-constexpr const char* kPositional[] = {"percent"};
-constexpr Option kOptions[] = {{"percent", "list of integers", "{ 90, 100, 110 }", "speeds, of which one is drawn"}};
+constexpr const char* kSpeedPositional[] = {"percent"};
+constexpr Option kSpeedOptions[] = {{"percent", "list of integers", "{ 90, 100, 110 }", "speeds, of which one is drawn"}};
 
 }  // namespace
 
 extern const TransformDef transform_speed;
 const TransformDef transform_speed{.type = "speed",
                                    .doc = "Makes recordings faster or slower at random. Options: percent ({ 90, 100, 110 })",
-                                   .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
+                                   .schema = {.options = kSpeedOptions, .positional = kSpeedPositional, .common = &common_transform_schema},
                                    .open = open_sequence<Speed>,
                                    .random = true};
 

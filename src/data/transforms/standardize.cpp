@@ -4,7 +4,7 @@
 namespace perigee {
 namespace {
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_standardize(const Config& config, const DataSource& source, size_t field) {
   const Field& input = source.fields()[field];
   const Over over = over_option(config, input);
   Json fitted;
@@ -28,7 +28,7 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   return std::make_unique<AffineTransform>(config, input, std::move(factors), std::move(offsets), std::move(fitted));
 }
 
-constexpr Option kOptions[] = {
+constexpr Option kStandardizeOptions[] = {
     {"over", "name", "element, of images channel", "what has a mean and deviation of its own", {}, {"element", "channel", "all"}},
     kLengthsOption,
     kMasksOption,
@@ -40,7 +40,7 @@ extern const TransformDef transform_standardize;
 const TransformDef transform_standardize{
     .type = "standardize",
     .doc = "Mean 0, deviation 1, as measured on the training part. Options: over ('element', 'channel' or 'all')",
-    .schema = {.options = kOptions, .common = &common_transform_schema},
-    .open = open};
+    .schema = {.options = kStandardizeOptions, .common = &common_transform_schema},
+    .open = open_standardize};
 
 }  // namespace perigee

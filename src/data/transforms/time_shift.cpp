@@ -28,16 +28,17 @@ class TimeShift : public SequenceTransform {
   int64_t most_;
 };
 
-constexpr const char* kPositional[] = {"steps"};
-constexpr Option kOptions[] = {{"steps", "integer", "800", "largest way, either way", {0, 8388607}}};
+constexpr const char* kTimeShiftPositional[] = {"steps"};
+constexpr Option kTimeShiftOptions[] = {{"steps", "integer", "800", "largest way, either way", {0, 8388607}}};
 
 }  // namespace
 
 extern const TransformDef transform_time_shift;
-const TransformDef transform_time_shift{.type = "time_shift",
-                                        .doc = "Moves sequences in time at random. Options: steps (800)",
-                                        .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-                                        .open = open_sequence<TimeShift>,
-                                        .random = true};
+const TransformDef transform_time_shift{
+    .type = "time_shift",
+    .doc = "Moves sequences in time at random. Options: steps (800)",
+    .schema = {.options = kTimeShiftOptions, .positional = kTimeShiftPositional, .common = &common_transform_schema},
+    .open = open_sequence<TimeShift>,
+    .random = true};
 
 }  // namespace perigee

@@ -21,11 +21,11 @@ class TrivialAugment : public Augment {
   int64_t levels_;
 };
 
-std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+std::unique_ptr<Transform> open_trivial_augment(const Config& config, const DataSource& source, size_t field) {
   return std::make_unique<TrivialAugment>(config, source.fields()[field]);
 }
 
-constexpr Option kOptions[] = {
+constexpr Option kTrivialAugmentOptions[] = {
     {"levels", "integer", "31", "of strength", {2, 1001}}, kAugmentOptions[0], kAugmentOptions[1], kAugmentOptions[2]};
 
 }  // namespace
@@ -36,8 +36,8 @@ const TransformDef transform_trivial_augment{
     .doc =
         "TrivialAugment: one operation of any strength on each image. Options: levels (31), top (1), interpolation ('nearest' or "
         "'bilinear'), fill (0)",
-    .schema = {.options = kOptions, .common = &common_transform_schema},
-    .open = open,
+    .schema = {.options = kTrivialAugmentOptions, .common = &common_transform_schema},
+    .open = open_trivial_augment,
     .random = true};
 
 }  // namespace perigee

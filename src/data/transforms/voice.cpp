@@ -61,12 +61,12 @@ class Voice : public SequenceTransform {
   int64_t frame_ = 1, margin_ = 0;
 };
 
-constexpr const char* kPositional[] = {"decibels"};
-constexpr Option kOptions[] = {{"decibels", "number", "40", "a frame this far below the loudest one is silence", {0, 200}},
-                               {"frame", "number", "10", "length of a frame, in milliseconds", {1e-3, 1e6}},
-                               {"margin", "number", "30", "what is kept around loud frames, in milliseconds", {0, 1e6}},
-                               {"pauses", "boolean", "true", "pauses between loud frames are kept"},
-                               {"rate", "number", "the source's", "steps a second", {1, 1e6}}};
+constexpr const char* kVoicePositional[] = {"decibels"};
+constexpr Option kVoiceOptions[] = {{"decibels", "number", "40", "a frame this far below the loudest one is silence", {0, 200}},
+                                    {"frame", "number", "10", "length of a frame, in milliseconds", {1e-3, 1e6}},
+                                    {"margin", "number", "30", "what is kept around loud frames, in milliseconds", {0, 1e6}},
+                                    {"pauses", "boolean", "true", "pauses between loud frames are kept"},
+                                    {"rate", "number", "the source's", "steps a second", {1, 1e6}}};
 
 }  // namespace
 
@@ -75,7 +75,7 @@ const TransformDef transform_voice{.type = "voice",
                                    .doc =
                                        "Keeps of recordings what is no silence. Options: decibels (40 below the loudest frame), frame (10 "
                                        "ms), margin (30 ms), pauses (true)",
-                                   .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
+                                   .schema = {.options = kVoiceOptions, .positional = kVoicePositional, .common = &common_transform_schema},
                                    .open = open_sequence<Voice>};
 
 }  // namespace perigee

@@ -12,15 +12,16 @@
 namespace perigee {
 namespace {
 
-constexpr Option kEpsilon = {"epsilon", "number", "1e-5", "added to the variance", {.low = 0}};
-constexpr Option kActivation = {"activation", "name", "none", "computed with the result", {}, {"none", "relu"}};
+constexpr Option kBatchNormEpsilon = {"epsilon", "number", "1e-5", "added to the variance", {.low = 0}};
+constexpr Option kBatchNormActivation = {"activation", "name", "none", "computed with the result", {}, {"none", "relu"}};
 constexpr Option kResidual = {"residual", "boolean", "false", "also gives the residual's gradient"};
-constexpr Option kForward[] = {kEpsilon, kActivation}, kBackward[] = {kEpsilon, kActivation, kResidual};
+constexpr Option kBatchNormForward[] = {kBatchNormEpsilon, kBatchNormActivation},
+                 kBatchNormBackward[] = {kBatchNormEpsilon, kBatchNormActivation, kResidual};
 
-bool has(const OpCall& call, size_t i) { return i < call.inputs.size() && call.present[i]; }
+bool batch_norm_has(const OpCall& call, size_t i) { return i < call.inputs.size() && call.present[i]; }
 
-void require(const OpCall& call, size_t i, const Type& expected, const char* what) {
-  if (has(call, i) && call.inputs[i] != expected)
+void require_batch_norm(const OpCall& call, size_t i, const Type& expected, const char* what) {
+  if (batch_norm_has(call, i) && call.inputs[i] != expected)
     throw Error(ErrorKind::model,
                 {.what = std::string("the ") + what + " does not fit", .got = call.inputs[i].text(), .expected = expected.text()});
 }
@@ -32,39 +33,39 @@ Type per_channel(const Type& x) {
   return {is_half(x.dtype) ? Dtype::f32 : x.dtype, Shape{x.shape[1]}};
 }
 
-bool relu_after(const OpCall& call) { return attr_string(call.attrs, kActivation) == "relu"; }
+bool relu_after(const OpCall& call) { return attr_string(call.attrs, kBatchNormActivation) == "relu"; }
 
-std::vector<Type> infer(const OpCall& call) {
+std::vector<Type> infer_batch_norm(const OpCall& call) {
   const Type &x = call.inputs[0], channel = per_channel(x);
-  require(call, 1, channel, "gamma");
-  require(call, 2, channel, "beta");
-  require(call, 3, x, "residual");
+  require_batch_norm(call, 1, channel, "gamma");
+  require_batch_norm(call, 2, channel, "beta");
+  require_batch_norm(call, 3, x, "residual");
   return {x, channel, channel};
 }
 
-std::vector<Type> infer_grad(const OpCall& call) {
+std::vector<Type> infer_batch_norm_grad(const OpCall& call) {
   const Type &x = call.inputs[1], channel = per_channel(x);
-  require(call, 0, x, "gradient");
-  require(call, 2, x, "result");
-  require(call, 3, channel, "gamma");
-  require(call, 4, channel, "beta");
-  require(call, 5, channel, "mean");
-  require(call, 6, channel, "variance");
+  require_batch_norm(call, 0, x, "gradient");
+  require_batch_norm(call, 2, x, "result");
+  require_batch_norm(call, 3, channel, "gamma");
+  require_batch_norm(call, 4, channel, "beta");
+  require_batch_norm(call, 5, channel, "mean");
+  require_batch_norm(call, 6, channel, "variance");
   std::vector<Type> types{x, channel, channel};
   if (attr_bool(call.attrs, kResidual)) types.push_back(x);
   return types;
 }
 
-size_t params(const OpCall& call, void* out) {
-  const BatchNormParams values{attr_number(call.attrs, kEpsilon), relu_after(call), attr_bool(call.attrs, kResidual)};
+size_t batch_norm_params(const OpCall& call, void* out) {
+  const BatchNormParams values{attr_number(call.attrs, kBatchNormEpsilon), relu_after(call), attr_bool(call.attrs, kResidual)};
   std::memcpy(out, &values, sizeof values);
   return sizeof values;
 }
 
-std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
+std::vector<Value> batch_norm_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   if (grads[1] || grads[2])
     throw Error(ErrorKind::model, {.what = "the statistics of batch_norm cannot be differentiated", .hint = "use them in assign only"});
-  const bool relu = attr_string(node.attrs, kActivation) == "relu";
+  const bool relu = attr_string(node.attrs, kBatchNormActivation) == "relu";
   const Value residual = node.in(graph, 3);
   Json attrs = node.attrs.is_null() ? Json::object() : node.attrs;
   // Without relu the residual's gradient is dy itself.
@@ -79,36 +80,36 @@ std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> gr
   return result;
 }
 
-Sliced sliced(const OpCall&, std::span<const Sliced> inputs) {
+Sliced batch_norm_sliced(const OpCall&, std::span<const Sliced> inputs) {
   return inputs[0] == Sliced::whole || inputs[0] == Sliced::batch ? inputs[0] : Sliced::mixed;
 }
 
 // The statistics are those of all slices.
-Sliced sliced_output(const OpCall& call, std::span<const Sliced> inputs, int output) {
-  return output == 0 ? sliced(call, inputs) : Sliced::whole;
+Sliced batch_norm_sliced_output(const OpCall& call, std::span<const Sliced> inputs, int output) {
+  return output == 0 ? batch_norm_sliced(call, inputs) : Sliced::whole;
 }
 
 Sliced sliced_grad_output(const OpCall& call, std::span<const Sliced> inputs, int output) {
-  const Sliced rows = sliced(call, inputs);
+  const Sliced rows = batch_norm_sliced(call, inputs);
   return output == 0 || output == 3 ? rows : rows == Sliced::batch ? Sliced::partial : rows;
 }
 
-double flops(const OpCall& call) { return 6 * static_cast<double>(call.inputs[0].shape.elements()); }
-double flops_grad(const OpCall& call) { return 10 * static_cast<double>(call.inputs[0].shape.elements()); }
+double batch_norm_flops(const OpCall& call) { return 6 * static_cast<double>(call.inputs[0].shape.elements()); }
+double batch_norm_flops_grad(const OpCall& call) { return 10 * static_cast<double>(call.inputs[0].shape.elements()); }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kBatchNormOps[] = {
     {.name = "batch_norm",
      .doc =
          "Batch norm of x (N, C, ...) by its own statistics, gamma, beta and residual optional; epsilon, activation. Also mean, variance.",
-     .attributes = {.options = kForward},
+     .attributes = {.options = kBatchNormForward},
      .min_inputs = 1,
      .max_inputs = 4,
-     .infer = infer,
-     .vjp = vjp,
-     .sliced = sliced,
-     .sliced_output = sliced_output,
-     .params = params,
-     .flops = flops,
+     .infer = infer_batch_norm,
+     .vjp = batch_norm_vjp,
+     .sliced = batch_norm_sliced,
+     .sliced_output = batch_norm_sliced_output,
+     .params = batch_norm_params,
+     .flops = batch_norm_flops,
      .operand_dtypes = OperandDtypes::real,
      .precision = Precision::follows,
      .parameters = 0b0110,
@@ -116,14 +117,14 @@ constexpr OpDef kOps[] = {
      .image = true},
     {.name = "batch_norm_grad",
      .doc = "Gradients of batch_norm from dy, x, y (optional), gamma, beta, mean, variance.",
-     .attributes = {.options = kBackward},
+     .attributes = {.options = kBatchNormBackward},
      .min_inputs = 7,
      .max_inputs = 7,
-     .infer = infer_grad,
-     .sliced = sliced,
+     .infer = infer_batch_norm_grad,
+     .sliced = batch_norm_sliced,
      .sliced_output = sliced_grad_output,
-     .params = params,
-     .flops = flops_grad,
+     .params = batch_norm_params,
+     .flops = batch_norm_flops_grad,
      .internal = true,
      .derivative = true,
      .collective = true,
@@ -133,6 +134,6 @@ constexpr OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_batch_norm;
-const OpList ops_batch_norm = op_list(kOps);
+const OpList ops_batch_norm = op_list(kBatchNormOps);
 
 }  // namespace perigee

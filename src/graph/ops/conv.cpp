@@ -10,8 +10,8 @@ namespace perigee {
 namespace {
 
 constexpr Option kConv[] = {kStride, kPadding, kDilation, kGroups, kConvActivation};
-constexpr Option kGradInput[] = {kStride, kPadding, kDilation, kGroups, kInputSize};
-constexpr Option kGradWeight[] = {kStride, kPadding, kDilation, kGroups, kKernelSize};
+constexpr Option kConvGradInput[] = {kStride, kPadding, kDilation, kGroups, kInputSize};
+constexpr Option kConvGradWeight[] = {kStride, kPadding, kDilation, kGroups, kKernelSize};
 
 std::vector<Type> infer_conv(const OpCall& call) {
   const ConvShape s = conv_shape(call.inputs[0], call.inputs[1], call.attrs);
@@ -20,7 +20,7 @@ std::vector<Type> infer_conv(const OpCall& call) {
 }
 
 // dy, w; attribute input_size
-std::vector<Type> infer_grad_input(const OpCall& call) {
+std::vector<Type> infer_conv_grad_input(const OpCall& call) {
   const Type &dy = call.inputs[0], &w = call.inputs[1];
   expect_rank(dy, 4, "the output gradient", "N,O,H,W");
   expect_rank(w, 4, "the weight", "O,C/groups,kernel height,kernel width");
@@ -34,7 +34,7 @@ std::vector<Type> infer_grad_input(const OpCall& call) {
 }
 
 // dy, x; attribute kernel_size
-std::vector<Type> infer_grad_weight(const OpCall& call) {
+std::vector<Type> infer_conv_grad_weight(const OpCall& call) {
   const Type &dy = call.inputs[0], &x = call.inputs[1];
   expect_rank(dy, 4, "the output gradient", "N,O,H,W");
   expect_rank(x, 4, "the input", "N,C,H,W");
@@ -47,15 +47,15 @@ std::vector<Type> infer_grad_weight(const OpCall& call) {
   return {dw};
 }
 
-size_t params(const OpCall& call, void* out) { return write_conv_params(call.attrs, out); }
+size_t conv_params(const OpCall& call, void* out) { return write_conv_params(call.attrs, out); }
 
 // Multiplications and additions of the direct algorithm, counted at the output gradient or output `y` with weight `w`.
 double direct_flops(const Shape& y, const Shape& w) {
   return 2.0 * static_cast<double>(y.elements()) * static_cast<double>(w[1] * w[2] * w[3]);
 }
 double flops_conv(const OpCall& call) { return direct_flops(infer_conv(call)[0].shape, call.inputs[1].shape); }
-double flops_grad_input(const OpCall& call) { return direct_flops(call.inputs[0].shape, call.inputs[1].shape); }
-double flops_grad_weight(const OpCall& call) { return direct_flops(call.inputs[0].shape, infer_grad_weight(call)[0].shape); }
+double conv_flops_grad_input(const OpCall& call) { return direct_flops(call.inputs[0].shape, call.inputs[1].shape); }
+double conv_flops_grad_weight(const OpCall& call) { return direct_flops(call.inputs[0].shape, infer_conv_grad_weight(call)[0].shape); }
 
 // Gradients behind a fused relu flow where the output is positive.
 Value through_relu(Graph& graph, const Node& node, Value dy) {
@@ -74,19 +74,19 @@ std::vector<Value> vjp_conv(Graph& graph, const Node& node, std::span<const Valu
   return flows;
 }
 
-std::vector<Value> vjp_grad_input(Graph& graph, const Node& node, std::span<const Value> grads) {
+std::vector<Value> conv_vjp_grad_input(Graph& graph, const Node& node, std::span<const Value> grads) {
   const Value dy = node.in(graph, 0), w = node.in(graph, 1);
   return {graph.apply("conv2d", {grads[0], w}, geometry_attrs(node.attrs)),
           graph.apply("conv2d_grad_weight", {dy, grads[0]}, with_kernel_size(node.attrs, w.shape()))};
 }
 
-std::vector<Value> vjp_grad_weight(Graph& graph, const Node& node, std::span<const Value> grads) {
+std::vector<Value> conv_vjp_grad_weight(Graph& graph, const Node& node, std::span<const Value> grads) {
   const Value dy = node.in(graph, 0), x = node.in(graph, 1);
   return {graph.apply("conv2d", {x, grads[0]}, geometry_attrs(node.attrs)),
           graph.apply("conv2d_grad_input", {dy, grads[0]}, with_input_size(node.attrs, x.shape()))};
 }
 
-const OpDef kOps[] = {
+const OpDef kConvOps[] = {
     {.name = "conv2d",
      .doc = "2-D convolution: x[N,C,H,W], w[O,C/groups,kh,kw], bias[O] (optional); stride[2], padding[4] (top, bottom, left, right), "
             "dilation[2], groups, activation (none, relu).",
@@ -96,7 +96,7 @@ const OpDef kOps[] = {
      .infer = infer_conv,
      .vjp = vjp_conv,
      .sliced = sliced_first_input,
-     .params = params,
+     .params = conv_params,
      .flops = flops_conv,
      .operand_dtypes = OperandDtypes::real,
      .precision = Precision::half,
@@ -105,14 +105,14 @@ const OpDef kOps[] = {
      .library = CudaLibrary::cudnn},
     {.name = "conv2d_grad_input",
      .doc = "Adjoint of conv2d in x, also transposed convolution: dy[N,O,OH,OW], w; conv2d's attributes and input_size[2].",
-     .attributes = {.options = kGradInput},
+     .attributes = {.options = kConvGradInput},
      .min_inputs = 2,
      .max_inputs = 2,
-     .infer = infer_grad_input,
-     .vjp = vjp_grad_input,
+     .infer = infer_conv_grad_input,
+     .vjp = conv_vjp_grad_input,
      .sliced = sliced_first_input,
-     .params = params,
-     .flops = flops_grad_input,
+     .params = conv_params,
+     .flops = conv_flops_grad_input,
      .internal = true,
      .derivative = true,
      .parameters = 0b10,
@@ -120,14 +120,14 @@ const OpDef kOps[] = {
      .library = CudaLibrary::cudnn},
     {.name = "conv2d_grad_weight",
      .doc = "Adjoint of conv2d in w, summed over the batch: dy[N,O,OH,OW], x; conv2d's attributes and kernel_size[2].",
-     .attributes = {.options = kGradWeight},
+     .attributes = {.options = kConvGradWeight},
      .min_inputs = 2,
      .max_inputs = 2,
-     .infer = infer_grad_weight,
-     .vjp = vjp_grad_weight,
+     .infer = infer_conv_grad_weight,
+     .vjp = conv_vjp_grad_weight,
      .sliced = sliced_batch_sum,
-     .params = params,
-     .flops = flops_grad_weight,
+     .params = conv_params,
+     .flops = conv_flops_grad_weight,
      .internal = true,
      .derivative = true,
      .image = true,
@@ -138,6 +138,6 @@ const OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_conv;
-const OpList ops_conv = op_list(kOps);
+const OpList ops_conv = op_list(kConvOps);
 
 }  // namespace perigee

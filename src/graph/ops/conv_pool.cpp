@@ -7,12 +7,12 @@
 namespace perigee {
 namespace {
 
-constexpr Option kBias = {"bias", "boolean", "false", "also gives the bias' gradient"};
+constexpr Option kConvPoolBias = {"bias", "boolean", "false", "also gives the bias' gradient"};
 constexpr Option kConvPool[] = {kStride, kPadding, kDilation, kGroups, kConvActivation, kPool};
-constexpr Option kGradInput[] = {kStride, kPadding, kDilation, kGroups, kConvActivation, kPool, kInputSize};
-constexpr Option kGradWeight[] = {kStride, kPadding, kDilation, kGroups, kConvActivation, kPool, kKernelSize, kBias};
+constexpr Option kConvPoolGradInput[] = {kStride, kPadding, kDilation, kGroups, kConvActivation, kPool, kInputSize};
+constexpr Option kConvPoolGradWeight[] = {kStride, kPadding, kDilation, kGroups, kConvActivation, kPool, kKernelSize, kConvPoolBias};
 
-Shape pooled_shape(const Type& x, const Type& w, const Json& attrs) {
+Shape conv_pool_pooled_shape(const Type& x, const Type& w, const Json& attrs) {
   const ConvShape s = conv_shape(x, w, attrs);
   int64_t pool[2];
   read_sizes(attrs, kPool, pool, 2);
@@ -28,7 +28,7 @@ Shape pooled_shape(const Type& x, const Type& w, const Json& attrs) {
 }
 
 std::vector<Type> infer_conv_pool(const OpCall& call) {
-  const Shape y = pooled_shape(call.inputs[0], call.inputs[1], call.attrs);
+  const Shape y = conv_pool_pooled_shape(call.inputs[0], call.inputs[1], call.attrs);
   if (call.inputs.size() > 2 && call.present[2]) expect_shape(call.inputs[2], {y[1]}, "the bias");
   return {{call.inputs[0].dtype, y}, {Dtype::u8, y}};
 }
@@ -41,33 +41,33 @@ void expect_pooled(const OpCall& call, const Shape& shape) {
   expect_dtype(call.inputs[2], Dtype::u8, "argmax");
 }
 
-std::vector<Type> infer_grad_input(const OpCall& call) {
+std::vector<Type> infer_conv_pool_grad_input(const OpCall& call) {
   const Type &dy = call.inputs[0], &w = call.inputs[3];
   expect_rank(dy, 4, "the output gradient", "N,O,H,W");
   expect_rank(w, 4, "the weight", "O,C/groups,kernel height,kernel width");
   int64_t size[2];
   read_sizes(call.attrs, kInputSize, size, 2);
   const Type dx{dy.dtype, {dy.shape[0], w.shape[1] * conv_groups(call.attrs), size[0], size[1]}};
-  expect_pooled(call, pooled_shape(dx, w, call.attrs));
+  expect_pooled(call, conv_pool_pooled_shape(dx, w, call.attrs));
   return {dx};
 }
 
-std::vector<Type> infer_grad_weight(const OpCall& call) {
+std::vector<Type> infer_conv_pool_grad_weight(const OpCall& call) {
   const Type &dy = call.inputs[0], &x = call.inputs[3];
   expect_rank(dy, 4, "the output gradient", "N,O,H,W");
   expect_rank(x, 4, "the input", "N,C,H,W");
   int64_t size[2];
   read_sizes(call.attrs, kKernelSize, size, 2);
   const Type dw{dy.dtype, {dy.shape[1], x.shape[1] / conv_groups(call.attrs), size[0], size[1]}};
-  expect_pooled(call, pooled_shape(x, dw, call.attrs));
-  if (attr_bool(call.attrs, kBias)) return {dw, {dy.dtype, {dy.shape[1]}}};
+  expect_pooled(call, conv_pool_pooled_shape(x, dw, call.attrs));
+  if (attr_bool(call.attrs, kConvPoolBias)) return {dw, {dy.dtype, {dy.shape[1]}}};
   return {dw};
 }
 
-size_t params(const OpCall& call, void* out) { return write_conv_params(call.attrs, out); }
+size_t conv_pool_params(const OpCall& call, void* out) { return write_conv_params(call.attrs, out); }
 
 // Counts the direct algorithm at the convolution's own size; the gradients do a fraction of it, one in each pooling window.
-double window_flops(const OpCall& call, const Shape& pooled, const Shape& w) {
+double conv_pool_window_flops(const OpCall& call, const Shape& pooled, const Shape& w) {
   int64_t pool[2];
   read_sizes(call.attrs, kPool, pool, 2);
   return 2.0 * static_cast<double>(pooled.elements()) * static_cast<double>(w[1] * w[2] * w[3]);
@@ -75,10 +75,12 @@ double window_flops(const OpCall& call, const Shape& pooled, const Shape& w) {
 double flops_conv_pool(const OpCall& call) {
   int64_t pool[2];
   read_sizes(call.attrs, kPool, pool, 2);
-  return static_cast<double>(pool[0] * pool[1]) * window_flops(call, infer_conv_pool(call)[0].shape, call.inputs[1].shape);
+  return static_cast<double>(pool[0] * pool[1]) * conv_pool_window_flops(call, infer_conv_pool(call)[0].shape, call.inputs[1].shape);
 }
-double flops_grad_input(const OpCall& call) { return window_flops(call, call.inputs[0].shape, call.inputs[3].shape); }
-double flops_grad_weight(const OpCall& call) { return window_flops(call, call.inputs[0].shape, infer_grad_weight(call)[0].shape); }
+double conv_pool_flops_grad_input(const OpCall& call) { return conv_pool_window_flops(call, call.inputs[0].shape, call.inputs[3].shape); }
+double conv_pool_flops_grad_weight(const OpCall& call) {
+  return conv_pool_window_flops(call, call.inputs[0].shape, infer_conv_pool_grad_weight(call)[0].shape);
+}
 
 Json pooled_attrs(const Json& attrs, Json result) {
   for (const char* key : {"pool", "activation"})
@@ -99,12 +101,12 @@ std::vector<Value> vjp_conv_pool(Graph& graph, const Node& node, std::span<const
 }
 
 // dy, y and argmax count the batch, the weight is whole.
-Sliced sliced_grad_input(const OpCall&, std::span<const Sliced> inputs) {
+Sliced conv_pool_sliced_grad_input(const OpCall&, std::span<const Sliced> inputs) {
   if (inputs[3] != Sliced::whole || inputs[1] != inputs[0] || inputs[2] != inputs[0]) return Sliced::mixed;
   return inputs[0] == Sliced::partial ? Sliced::mixed : inputs[0];
 }
 
-const OpDef kOps[] = {
+const OpDef kConvPoolOps[] = {
     {.name = "conv2d_pool",
      .doc =
          "Convolution, bias, activation and max-pooling without overlap: x, w, bias (optional); conv2d's attributes and pool[2]; gives y "
@@ -115,7 +117,7 @@ const OpDef kOps[] = {
      .infer = infer_conv_pool,
      .vjp = vjp_conv_pool,
      .sliced = sliced_first_input,
-     .params = params,
+     .params = conv_pool_params,
      .flops = flops_conv_pool,
      .operand_dtypes = OperandDtypes::real,
      .precision = Precision::half,
@@ -124,13 +126,13 @@ const OpDef kOps[] = {
      .any_order = true},
     {.name = "conv2d_pool_grad_input",
      .doc = "Gradient of conv2d_pool in x: dy, y, argmax, w; its attributes and input_size[2].",
-     .attributes = {.options = kGradInput},
+     .attributes = {.options = kConvPoolGradInput},
      .min_inputs = 4,
      .max_inputs = 4,
-     .infer = infer_grad_input,
-     .sliced = sliced_grad_input,
-     .params = params,
-     .flops = flops_grad_input,
+     .infer = infer_conv_pool_grad_input,
+     .sliced = conv_pool_sliced_grad_input,
+     .params = conv_pool_params,
+     .flops = conv_pool_flops_grad_input,
      .internal = true,
      .derivative = true,
      .parameters = 0b1000,
@@ -140,13 +142,13 @@ const OpDef kOps[] = {
     {.name = "conv2d_pool_grad_weight",
      .doc = "Gradients of conv2d_pool in w and (attribute bias) in the bias, summed over the batch: dy, y, argmax, x; its attributes and "
             "kernel_size[2].",
-     .attributes = {.options = kGradWeight},
+     .attributes = {.options = kConvPoolGradWeight},
      .min_inputs = 4,
      .max_inputs = 4,
-     .infer = infer_grad_weight,
+     .infer = infer_conv_pool_grad_weight,
      .sliced = sliced_batch_sum,
-     .params = params,
-     .flops = flops_grad_weight,
+     .params = conv_pool_params,
+     .flops = conv_pool_flops_grad_weight,
      .internal = true,
      .derivative = true,
      .image = true,
@@ -158,6 +160,6 @@ const OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_conv_pool;
-const OpList ops_conv_pool = op_list(kOps);
+const OpList ops_conv_pool = op_list(kConvPoolOps);
 
 }  // namespace perigee

@@ -13,7 +13,7 @@ namespace {
 
 constexpr Option kBlank = {"blank", "integer", "0", "the class that stands for no label"};
 constexpr Option kZeroInfinity = {"zero_infinity", "boolean", "false", "labels that the steps have no room for cost 0, not infinity"};
-constexpr Option kAttributes[] = {kBlank, kZeroInfinity};
+constexpr Option kCtcAttributes[] = {kBlank, kZeroInfinity};
 
 // The loss (src/nn/losses/ctc.cpp) checks shapes. `steps` is the place of the operand of steps.
 Type losses_of(const OpCall& call, size_t steps) {
@@ -31,12 +31,12 @@ Type losses_of(const OpCall& call, size_t steps) {
 
 std::vector<Type> infer_loss(const OpCall& call) { return {losses_of(call, 2)}; }
 
-std::vector<Type> infer_grad(const OpCall& call) {
+std::vector<Type> infer_ctc_grad(const OpCall& call) {
   assert(call.inputs[2] == losses_of(call, 3));
   return {call.inputs[0]};
 }
 
-size_t params(const OpCall& call, void* out) {
+size_t ctc_params(const OpCall& call, void* out) {
   CtcParams params;
   params.blank = attr_int(call.attrs, kBlank);
   params.zero_infinity = attr_bool(call.attrs, kZeroInfinity);
@@ -50,39 +50,39 @@ std::vector<Value> loss_vjp(Graph& graph, const Node& node, std::span<const Valu
   return {graph.apply("ctc_grad", operands, node.attrs)};
 }
 
-Sliced sliced(const OpCall& call, std::span<const Sliced> inputs) {
+Sliced ctc_sliced(const OpCall& call, std::span<const Sliced> inputs) {
   for (size_t i = 0; i < inputs.size(); ++i)
     if (call.present[i] && inputs[i] != inputs[0]) return Sliced::mixed;
   return inputs[0] == Sliced::partial ? Sliced::mixed : inputs[0];
 }
 
-double flops(const OpCall& call) {
+double ctc_flops(const OpCall& call) {
   const Shape& logits = call.inputs[0].shape;
   return static_cast<double>(logits[0]) * static_cast<double>(logits[2]) *
          (5.0 * static_cast<double>(logits[1]) + 20.0 * (2.0 * static_cast<double>(call.inputs[1].shape[1]) + 1.0));
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kCtcOps[] = {
     {.name = "ctc",
      .doc = "Loss of logits (N,C,T) with labels i64 (N,L), each up to its first number below 0, and how many steps there are, i64 (N).",
-     .attributes = {.options = kAttributes},
+     .attributes = {.options = kCtcAttributes},
      .min_inputs = 2,
      .max_inputs = 3,
      .infer = infer_loss,
      .vjp = loss_vjp,
-     .sliced = sliced,
-     .params = params,
-     .flops = flops,
+     .sliced = ctc_sliced,
+     .params = ctc_params,
+     .flops = ctc_flops,
      .internal = true},
     {.name = "ctc_grad",
      .doc = "The gradient of ctc's logits, given the losses'.",
-     .attributes = {.options = kAttributes},
+     .attributes = {.options = kCtcAttributes},
      .min_inputs = 3,
      .max_inputs = 4,
-     .infer = infer_grad,
-     .sliced = sliced,
-     .params = params,
-     .flops = flops,
+     .infer = infer_ctc_grad,
+     .sliced = ctc_sliced,
+     .params = ctc_params,
+     .flops = ctc_flops,
      .internal = true,
      .derivative = true},
 };
@@ -90,6 +90,6 @@ constexpr OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_ctc;
-const OpList ops_ctc = op_list(kOps);
+const OpList ops_ctc = op_list(kCtcOps);
 
 }  // namespace perigee

@@ -85,8 +85,8 @@ struct Pair {
 };
 
 Value zero(Value like) { return like.graph().constant(0, {like.dtype(), Shape()}); }
-Value apply(const char* op, Value x) { return x.graph().apply(op, {x}); }
-Value apply(const char* op, Value a, Value b) { return a.graph().apply(op, {a, b}); }
+Value apply_elementwise(const char* op, Value x) { return x.graph().apply(op, {x}); }
+Value apply_elementwise(const char* op, Value a, Value b) { return a.graph().apply(op, {a, b}); }
 
 std::vector<Value> where_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   const Value condition = node.in(graph, 0), none = zero(grads[0]);
@@ -102,19 +102,21 @@ std::vector<Value> pow_vjp(Graph& graph, const Node& node, std::span<const Value
     const double power = attr_number(exponent, "value");
     if (power == 0) return {};
     const Value lower = graph.constant(power - 1, b.type());  // a number again, so that simplify sees it
-    return {sum_to(g * (apply("pow", a, lower) * b), a.shape())};
+    return {sum_to(g * (apply_elementwise("pow", a, lower) * b), a.shape())};
   }
   const Value none = zero(g), positive = greater(a, zero(a));
-  const Value slope = where(apply("equal", b, zero(b)), none, b * apply("pow", a, b - 1.0));
+  const Value slope = where(apply_elementwise("equal", b, zero(b)), none, b * apply_elementwise("pow", a, b - 1.0));
   const Value logarithm = log(where(positive, a, graph.constant(1, {a.dtype(), Shape()})));
   return {sum_to(g * slope, a.shape()), sum_to(g * where(positive, node.out(graph) * logarithm, none), b.shape())};
 }
 
-constexpr OpDef unary(const char* name, const char* doc, Vjp vjp, Infer infer = infer_real, SlicedRule sliced = sliced_elementwise) {
+constexpr OpDef elementwise_unary(const char* name, const char* doc, Vjp vjp, Infer infer = infer_real,
+                                  SlicedRule sliced = sliced_elementwise) {
   return {.name = name, .doc = doc, .infer = infer, .vjp = vjp, .sliced = sliced, .instruction = true, .elementwise = true};
 }
 
-constexpr OpDef binary(const char* name, const char* doc, Infer infer, Vjp vjp = nullptr, SlicedRule sliced = sliced_elementwise) {
+constexpr OpDef elementwise_binary(const char* name, const char* doc, Infer infer, Vjp vjp = nullptr,
+                                   SlicedRule sliced = sliced_elementwise) {
   return {.name = name,
           .doc = doc,
           .min_inputs = 2,
@@ -128,76 +130,80 @@ constexpr OpDef binary(const char* name, const char* doc, Infer infer, Vjp vjp =
 
 constexpr double kTwoOverSqrtPi = 2 * std::numbers::inv_sqrtpi;
 
-constexpr OpDef kOps[] = {
-    unary("neg", "-x.", unary_vjp<[](Value, Value, Value g) { return -g; }>, infer_number, sliced_linear_elementwise),
-    unary("abs", "|x|.", unary_vjp<[](Value x, Value, Value g) { return g * apply("sign", x); }>, infer_number),
-    unary("sign", "-1, 0 or 1.", nullptr, infer_number),
-    unary("square", "x * x.", unary_vjp<[](Value x, Value, Value g) { return g * x * 2.0; }>, infer_number),
-    unary("reciprocal", "1 / x.", unary_vjp<[](Value, Value y, Value g) { return -(g * y * y); }>),
-    unary("sqrt", "The square root.", unary_vjp<[](Value, Value y, Value g) { return g * 0.5 / y; }>),
-    unary("rsqrt", "1 / sqrt(x).", unary_vjp<[](Value, Value y, Value g) { return g * -0.5 * y * y * y; }>),
-    unary("exp", "e to the x.", unary_vjp<[](Value, Value y, Value g) { return g * y; }>),
-    unary("expm1", "exp(x) - 1, exact near 0.", unary_vjp<[](Value, Value y, Value g) { return g * (y + 1.0); }>),
-    unary("log", "The natural logarithm.", unary_vjp<[](Value x, Value, Value g) { return g / x; }>),
-    unary("log1p", "log(1 + x), exact near 0.", unary_vjp<[](Value x, Value, Value g) { return g / (x + 1.0); }>),
-    unary("sin", "Sine of radians.", unary_vjp<[](Value x, Value, Value g) { return g * apply("cos", x); }>),
-    unary("cos", "Cosine of radians.", unary_vjp<[](Value x, Value, Value g) { return -(g * apply("sin", x)); }>),
-    unary("tan", "Tangent of radians.", unary_vjp<[](Value, Value y, Value g) { return g * (y * y + 1.0); }>),
-    unary("asin", "Arc sine.", unary_vjp<[](Value x, Value, Value g) { return g * apply("rsqrt", 1.0 - x * x); }>),
-    unary("acos", "Arc cosine.", unary_vjp<[](Value x, Value, Value g) { return -(g * apply("rsqrt", 1.0 - x * x)); }>),
-    unary("atan", "Arc tangent.", unary_vjp<[](Value x, Value, Value g) { return g / (x * x + 1.0); }>),
-    unary("sinh", "Hyperbolic sine.", unary_vjp<[](Value x, Value, Value g) { return g * apply("cosh", x); }>),
-    unary("cosh", "Hyperbolic cosine.", unary_vjp<[](Value x, Value, Value g) { return g * apply("sinh", x); }>),
-    unary("tanh", "Hyperbolic tangent.", unary_vjp<[](Value, Value y, Value g) { return g * (1.0 - y * y); }>),
-    unary("sigmoid", "1 / (1 + exp(-x)).", unary_vjp<[](Value, Value y, Value g) { return g * y * (1.0 - y); }>),
-    unary("softplus", "log(1 + exp(x)).", unary_vjp<[](Value x, Value, Value g) { return g * sigmoid(x); }>),
-    unary("relu", "max(x, 0).", unary_vjp<[](Value, Value y, Value g) { return where(greater(y, zero(y)), g, zero(g)); }>, infer_number),
-    unary("erf", "The error function.", unary_vjp<[](Value x, Value, Value g) { return g * (exp(-(x * x)) * kTwoOverSqrtPi); }>),
-    unary("floor", "The largest integer not above x.", nullptr),
-    unary("ceil", "The smallest integer not below x.", nullptr),
-    unary("round", "The nearest integer, ties to even.", nullptr),
-    unary("logical_not", "x == 0.", nullptr, infer_truth),
-    unary("is_finite", "Neither infinite nor NaN.", nullptr, infer_truth),
+constexpr OpDef kElementwiseOpOps[] = {
+    elementwise_unary("neg", "-x.", unary_vjp<[](Value, Value, Value g) { return -g; }>, infer_number, sliced_linear_elementwise),
+    elementwise_unary("abs", "|x|.", unary_vjp<[](Value x, Value, Value g) { return g * apply_elementwise("sign", x); }>, infer_number),
+    elementwise_unary("sign", "-1, 0 or 1.", nullptr, infer_number),
+    elementwise_unary("square", "x * x.", unary_vjp<[](Value x, Value, Value g) { return g * x * 2.0; }>, infer_number),
+    elementwise_unary("reciprocal", "1 / x.", unary_vjp<[](Value, Value y, Value g) { return -(g * y * y); }>),
+    elementwise_unary("sqrt", "The square root.", unary_vjp<[](Value, Value y, Value g) { return g * 0.5 / y; }>),
+    elementwise_unary("rsqrt", "1 / sqrt(x).", unary_vjp<[](Value, Value y, Value g) { return g * -0.5 * y * y * y; }>),
+    elementwise_unary("exp", "e to the x.", unary_vjp<[](Value, Value y, Value g) { return g * y; }>),
+    elementwise_unary("expm1", "exp(x) - 1, exact near 0.", unary_vjp<[](Value, Value y, Value g) { return g * (y + 1.0); }>),
+    elementwise_unary("log", "The natural logarithm.", unary_vjp<[](Value x, Value, Value g) { return g / x; }>),
+    elementwise_unary("log1p", "log(1 + x), exact near 0.", unary_vjp<[](Value x, Value, Value g) { return g / (x + 1.0); }>),
+    elementwise_unary("sin", "Sine of radians.", unary_vjp<[](Value x, Value, Value g) { return g * apply_elementwise("cos", x); }>),
+    elementwise_unary("cos", "Cosine of radians.", unary_vjp<[](Value x, Value, Value g) { return -(g * apply_elementwise("sin", x)); }>),
+    elementwise_unary("tan", "Tangent of radians.", unary_vjp<[](Value, Value y, Value g) { return g * (y * y + 1.0); }>),
+    elementwise_unary("asin", "Arc sine.", unary_vjp<[](Value x, Value, Value g) { return g * apply_elementwise("rsqrt", 1.0 - x * x); }>),
+    elementwise_unary("acos", "Arc cosine.",
+                      unary_vjp<[](Value x, Value, Value g) { return -(g * apply_elementwise("rsqrt", 1.0 - x * x)); }>),
+    elementwise_unary("atan", "Arc tangent.", unary_vjp<[](Value x, Value, Value g) { return g / (x * x + 1.0); }>),
+    elementwise_unary("sinh", "Hyperbolic sine.", unary_vjp<[](Value x, Value, Value g) { return g * apply_elementwise("cosh", x); }>),
+    elementwise_unary("cosh", "Hyperbolic cosine.", unary_vjp<[](Value x, Value, Value g) { return g * apply_elementwise("sinh", x); }>),
+    elementwise_unary("tanh", "Hyperbolic tangent.", unary_vjp<[](Value, Value y, Value g) { return g * (1.0 - y * y); }>),
+    elementwise_unary("sigmoid", "1 / (1 + exp(-x)).", unary_vjp<[](Value, Value y, Value g) { return g * y * (1.0 - y); }>),
+    elementwise_unary("softplus", "log(1 + exp(x)).", unary_vjp<[](Value x, Value, Value g) { return g * sigmoid(x); }>),
+    elementwise_unary("relu", "max(x, 0).", unary_vjp<[](Value, Value y, Value g) { return where(greater(y, zero(y)), g, zero(g)); }>,
+                      infer_number),
+    elementwise_unary("erf", "The error function.",
+                      unary_vjp<[](Value x, Value, Value g) { return g * (exp(-(x * x)) * kTwoOverSqrtPi); }>),
+    elementwise_unary("floor", "The largest integer not above x.", nullptr),
+    elementwise_unary("ceil", "The smallest integer not below x.", nullptr),
+    elementwise_unary("round", "The nearest integer, ties to even.", nullptr),
+    elementwise_unary("logical_not", "x == 0.", nullptr, infer_truth),
+    elementwise_unary("is_finite", "Neither infinite nor NaN.", nullptr, infer_truth),
 
-    binary("add", "a + b.", infer_arithmetic, binary_vjp<[](Value, Value, Value, Value g) {
-             return Pair{g, g};
-           }>,
-           sliced_linear_elementwise),
-    binary("sub", "a - b.", infer_arithmetic, binary_vjp<[](Value, Value, Value, Value g) {
-             return Pair{g, -g};
-           }>,
-           sliced_linear_elementwise),
-    binary("mul", "a * b.", infer_arithmetic, binary_vjp<[](Value a, Value b, Value, Value g) {
-             return Pair{g * b, g * a};
-           }>,
-           sliced_mul),
-    binary("div", "a / b; of integers the floor, and 0 when b is 0.", infer_arithmetic, binary_vjp<[](Value, Value b, Value y, Value g) {
-             const Value da = g / b;
-             return Pair{da, -(da * y)};
-           }>,
-           sliced_div),
-    binary("pow", "a to the power b; the gradient with respect to b is 0 where a is not positive.", infer_arithmetic, pow_vjp),
-    binary("maximum", "The larger one; the gradient of a tie goes to a.", infer_arithmetic,
-           binary_vjp<[](Value a, Value b, Value, Value g) {
-             const Value first = apply("greater_equal", a, b), none = zero(g);
-             return Pair{where(first, g, none), where(first, none, g)};
-           }>),
-    binary("minimum", "The smaller one; the gradient of a tie goes to a.", infer_arithmetic,
-           binary_vjp<[](Value a, Value b, Value, Value g) {
-             const Value first = apply("less_equal", a, b), none = zero(g);
-             return Pair{where(first, g, none), where(first, none, g)};
-           }>),
-    binary("mod", "a - floor(a / b) * b.", infer_arithmetic, binary_vjp<[](Value a, Value b, Value, Value g) {
-             return Pair{g, -(g * apply("floor", a / b))};
-           }>),
-    binary("equal", "a == b.", infer_comparison),
-    binary("not_equal", "a != b.", infer_comparison),
-    binary("less", "a < b.", infer_comparison),
-    binary("less_equal", "a <= b.", infer_comparison),
-    binary("greater", "a > b.", infer_comparison),
-    binary("greater_equal", "a >= b.", infer_comparison),
-    binary("logical_and", "a != 0 and b != 0.", infer_logic),
-    binary("logical_or", "a != 0 or b != 0.", infer_logic),
+    elementwise_binary("add", "a + b.", infer_arithmetic, binary_vjp<[](Value, Value, Value, Value g) {
+                         return Pair{g, g};
+                       }>,
+                       sliced_linear_elementwise),
+    elementwise_binary("sub", "a - b.", infer_arithmetic, binary_vjp<[](Value, Value, Value, Value g) {
+                         return Pair{g, -g};
+                       }>,
+                       sliced_linear_elementwise),
+    elementwise_binary("mul", "a * b.", infer_arithmetic, binary_vjp<[](Value a, Value b, Value, Value g) {
+                         return Pair{g * b, g * a};
+                       }>,
+                       sliced_mul),
+    elementwise_binary("div", "a / b; of integers the floor, and 0 when b is 0.", infer_arithmetic,
+                       binary_vjp<[](Value, Value b, Value y, Value g) {
+                         const Value da = g / b;
+                         return Pair{da, -(da * y)};
+                       }>,
+                       sliced_div),
+    elementwise_binary("pow", "a to the power b; the gradient with respect to b is 0 where a is not positive.", infer_arithmetic, pow_vjp),
+    elementwise_binary("maximum", "The larger one; the gradient of a tie goes to a.", infer_arithmetic,
+                       binary_vjp<[](Value a, Value b, Value, Value g) {
+                         const Value first = apply_elementwise("greater_equal", a, b), none = zero(g);
+                         return Pair{where(first, g, none), where(first, none, g)};
+                       }>),
+    elementwise_binary("minimum", "The smaller one; the gradient of a tie goes to a.", infer_arithmetic,
+                       binary_vjp<[](Value a, Value b, Value, Value g) {
+                         const Value first = apply_elementwise("less_equal", a, b), none = zero(g);
+                         return Pair{where(first, g, none), where(first, none, g)};
+                       }>),
+    elementwise_binary("mod", "a - floor(a / b) * b.", infer_arithmetic, binary_vjp<[](Value a, Value b, Value, Value g) {
+                         return Pair{g, -(g * apply_elementwise("floor", a / b))};
+                       }>),
+    elementwise_binary("equal", "a == b.", infer_comparison),
+    elementwise_binary("not_equal", "a != b.", infer_comparison),
+    elementwise_binary("less", "a < b.", infer_comparison),
+    elementwise_binary("less_equal", "a <= b.", infer_comparison),
+    elementwise_binary("greater", "a > b.", infer_comparison),
+    elementwise_binary("greater_equal", "a >= b.", infer_comparison),
+    elementwise_binary("logical_and", "a != 0 and b != 0.", infer_logic),
+    elementwise_binary("logical_or", "a != 0 or b != 0.", infer_logic),
     {.name = "where",
      .doc = "c ? a : b; c is boolean.",
      .min_inputs = 3,
@@ -212,6 +218,6 @@ constexpr OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_elementwise;
-const OpList ops_elementwise = op_list(kOps);
+const OpList ops_elementwise = op_list(kElementwiseOpOps);
 
 }  // namespace perigee

@@ -10,19 +10,20 @@
 namespace perigee {
 namespace {
 
-constexpr Option kValue = {"value", "number", "0", "of every element"};
-constexpr Option kShape = {"shape", "list of integers", "[]", "sizes by dimension", {.low = 0}};
-constexpr Option kDtype = {"dtype", "name", "f32", "of the result"};
-constexpr Option kFull[] = {kValue, kShape, kDtype}, kFullLike[] = {kValue}, kCast[] = {kDtype}, kBroadcast[] = {kShape};
+constexpr Option kFillValue = {"value", "number", "0", "of every element"};
+constexpr Option kFillShape = {"shape", "list of integers", "[]", "sizes by dimension", {.low = 0}};
+constexpr Option kFillDtype = {"dtype", "name", "f32", "of the result"};
+constexpr Option kFull[] = {kFillValue, kFillShape, kFillDtype}, kFullLike[] = {kFillValue}, kCast[] = {kFillDtype},
+                 kBroadcast[] = {kFillShape};
 
-Dtype attr_dtype(const OpCall& call) { return dtype_from_name(attr_string(call.attrs, kDtype)); }
+Dtype attr_dtype(const OpCall& call) { return dtype_from_name(attr_string(call.attrs, kFillDtype)); }
 
-std::vector<Type> infer_full(const OpCall& call) { return {{attr_dtype(call), Shape(attr_ints(call.attrs, kShape))}}; }
+std::vector<Type> infer_full(const OpCall& call) { return {{attr_dtype(call), Shape(attr_ints(call.attrs, kFillShape))}}; }
 
 std::vector<Type> infer_full_like(const OpCall& call) { return {call.inputs[0]}; }
 
 size_t full_params(const OpCall& call, void* out) {
-  const FullParams params{attr_number(call.attrs, kValue)};
+  const FullParams params{attr_number(call.attrs, kFillValue)};
   std::memcpy(out, &params, sizeof params);
   return sizeof params;
 }
@@ -42,7 +43,9 @@ Type broadcast_type(const Type& from, const Shape& to) {
   return {from.dtype, to};
 }
 
-std::vector<Type> infer_broadcast_to(const OpCall& call) { return {broadcast_type(call.inputs[0], Shape(attr_ints(call.attrs, kShape)))}; }
+std::vector<Type> infer_broadcast_to(const OpCall& call) {
+  return {broadcast_type(call.inputs[0], Shape(attr_ints(call.attrs, kFillShape)))};
+}
 
 std::vector<Type> infer_broadcast_like(const OpCall& call) { return {broadcast_type(call.inputs[0], call.inputs[1].shape)}; }
 
@@ -51,7 +54,7 @@ std::vector<Value> broadcast_vjp(Graph& graph, const Node& node, std::span<const
 }
 
 Sliced sliced_broadcast_to(const OpCall& call, std::span<const Sliced> inputs) {
-  const auto shape = attr_ints(call.attrs, kShape);
+  const auto shape = attr_ints(call.attrs, kFillShape);
   const bool same_first =
       call.inputs[0].shape.rank() == static_cast<int>(shape.size()) && !shape.empty() && call.inputs[0].shape[0] == shape[0];
   return inputs[0] == Sliced::batch && !same_first ? Sliced::mixed : inputs[0];
@@ -75,7 +78,7 @@ void broadcast_view(const View& in, const Shape& shape, View* out) {
 }
 
 bool broadcast_to_alias(const OpCall& call, const View& in, View* out) {
-  broadcast_view(in, Shape(attr_ints(call.attrs, kShape)), out);
+  broadcast_view(in, Shape(attr_ints(call.attrs, kFillShape)), out);
   return true;
 }
 
@@ -84,7 +87,7 @@ bool broadcast_like_alias(const OpCall& call, const View& in, View* out) {
   return true;
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kFillOps[] = {
     {.name = "full",
      .doc = "One number everywhere: value, shape, dtype.",
      .attributes = {.options = kFull},
@@ -134,6 +137,6 @@ constexpr OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_fill;
-const OpList ops_fill = op_list(kOps);
+const OpList ops_fill = op_list(kFillOps);
 
 }  // namespace perigee

@@ -234,23 +234,23 @@ double fused_flops(const OpCall& call) {
   return static_cast<double>(list(call.attrs, kCode).size()) * static_cast<double>(infer_fused(call)[0].shape.elements());
 }
 
-constexpr OpDef kOps[] = {{.name = "fused",
-                           .doc = "A chain of element-wise ops in one pass: code, constants, outputs.",
-                           .attributes = {.options = kProgram},
-                           .min_inputs = 1,
-                           .max_inputs = kFusedInputs,
-                           .infer = infer_fused,
-                           .vjp = fused_vjp,
-                           .sliced = sliced_fused,
-                           .params = fused_params,
-                           .flops = fused_flops,
-                           .internal = true,
-                           .elementwise = true,
-                           .library = CudaLibrary::nvrtc}};
+constexpr OpDef kFusedOps[] = {{.name = "fused",
+                                .doc = "A chain of element-wise ops in one pass: code, constants, outputs.",
+                                .attributes = {.options = kProgram},
+                                .min_inputs = 1,
+                                .max_inputs = kFusedInputs,
+                                .infer = infer_fused,
+                                .vjp = fused_vjp,
+                                .sliced = sliced_fused,
+                                .params = fused_params,
+                                .flops = fused_flops,
+                                .internal = true,
+                                .elementwise = true,
+                                .library = CudaLibrary::nvrtc}};
 
 }  // namespace
 
 extern const OpList ops_fused;
-const OpList ops_fused = op_list(kOps);
+const OpList ops_fused = op_list(kFusedOps);
 
 }  // namespace perigee

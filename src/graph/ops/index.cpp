@@ -10,22 +10,22 @@
 namespace perigee {
 namespace {
 
-constexpr Option kAxis = {"axis", "integer", "0", "that the indices count along; below 0 from the end"};
-constexpr Option kSize = {"size", "integer", nullptr, "of the result along axis", {.low = 0}};
+constexpr Option kIndexAxis = {"axis", "integer", "0", "that the indices count along; below 0 from the end"};
+constexpr Option kIndexSize = {"size", "integer", nullptr, "of the result along axis", {.low = 0}};
 constexpr Option kDepth = {"depth", "integer", nullptr, "of the last dimension", {.low = 1}};
-constexpr Option kDtype = {"dtype", "name", "f32", "of the result"};
+constexpr Option kIndexDtype = {"dtype", "name", "f32", "of the result"};
 constexpr Option kOn = {"on", "number", "1", "at the index"}, kOff = {"off", "number", "0", "elsewhere"};
-constexpr Option kGather[] = {kAxis}, kScatter[] = {kAxis, kSize}, kOneHot[] = {kDepth, kDtype, kOn, kOff};
+constexpr Option kGather[] = {kIndexAxis}, kScatter[] = {kIndexAxis, kIndexSize}, kOneHot[] = {kDepth, kIndexDtype, kOn, kOff};
 
-[[noreturn]] void refuse(std::string what, std::string got, std::string expected = "") {
+[[noreturn]] void refuse_index(std::string what, std::string got, std::string expected = "") {
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
 
 void check_indices(const Type& type) {
-  if (type.dtype != Dtype::i64) refuse("indices have the wrong dtype", type.text(), "i64");
+  if (type.dtype != Dtype::i64) refuse_index("indices have the wrong dtype", type.text(), "i64");
 }
 
-int gather_axis(const OpCall& call) { return axis_of(attr_int(call.attrs, kAxis), call.inputs[0]); }
+int gather_axis(const OpCall& call) { return axis_of(attr_int(call.attrs, kIndexAxis), call.inputs[0]); }
 
 std::vector<Type> infer_gather(const OpCall& call) {
   const Type &x = call.inputs[0], &indices = call.inputs[1];
@@ -59,10 +59,10 @@ Sliced sliced_gather(const OpCall& call, std::span<const Sliced> inputs) {
 // The axis of scatter_add counts in its result.
 int scatter_axis(const OpCall& call) {
   const int rank = call.inputs[0].shape.rank() - call.inputs[1].shape.rank() + 1;
-  const int64_t axis = attr_int(call.attrs, kAxis);
+  const int64_t axis = attr_int(call.attrs, kIndexAxis);
   if (rank < 1 || axis < -rank || axis >= rank)
-    refuse("axis out of range", std::to_string(axis) + " for updates " + call.inputs[0].text() + ", indices " + call.inputs[1].text(),
-           rank < 1 ? "" : std::to_string(-rank) + " to " + std::to_string(rank - 1));
+    refuse_index("axis out of range", std::to_string(axis) + " for updates " + call.inputs[0].text() + ", indices " + call.inputs[1].text(),
+                 rank < 1 ? "" : std::to_string(-rank) + " to " + std::to_string(rank - 1));
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
@@ -70,11 +70,12 @@ std::vector<Type> infer_scatter_add(const OpCall& call) {
   const Type &updates = call.inputs[0], &indices = call.inputs[1];
   check_indices(indices);
   const int axis = scatter_axis(call);
-  const int64_t size = attr_int(call.attrs, kSize);
+  const int64_t size = attr_int(call.attrs, kIndexSize);
   std::vector<int64_t> dims = updates.shape.vector();
   for (int i = 0; i < indices.shape.rank(); ++i)
     if (dims[static_cast<size_t>(axis + i)] != indices.shape[i])
-      refuse("updates do not fit the indices", updates.text(), "the dimensions of " + indices.text() + " at axis " + std::to_string(axis));
+      refuse_index("updates do not fit the indices", updates.text(),
+                   "the dimensions of " + indices.text() + " at axis " + std::to_string(axis));
   dims.erase(dims.begin() + axis, dims.begin() + axis + indices.shape.rank());
   dims.insert(dims.begin() + axis, size);
   return {{updates.dtype, Shape(dims)}};
@@ -110,7 +111,7 @@ std::vector<Type> infer_one_hot(const OpCall& call) {
   const int64_t depth = attr_int(call.attrs, kDepth);
   std::vector<int64_t> dims = call.inputs[0].shape.vector();
   dims.push_back(depth);
-  return {{dtype_from_name(attr_string(call.attrs, kDtype)), Shape(dims)}};
+  return {{dtype_from_name(attr_string(call.attrs, kIndexDtype)), Shape(dims)}};
 }
 
 ChoosingOperand hot(const OpCall& call) { return {.operand = 0, .count = attr_int(call.attrs, kDepth)}; }
@@ -121,7 +122,7 @@ size_t one_hot_params(const OpCall& call, void* out) {
   return sizeof params;
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kIndexOps[] = {
     {.name = "gather",
      .doc = "x's slices along axis at i64 indices.",
      .attributes = {.options = kGather},
@@ -156,6 +157,6 @@ constexpr OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_index;
-const OpList ops_index = op_list(kOps);
+const OpList ops_index = op_list(kIndexOps);
 
 }  // namespace perigee

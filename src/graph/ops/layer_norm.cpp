@@ -11,11 +11,11 @@
 namespace perigee {
 namespace {
 
-constexpr Option kEpsilon = {"epsilon", "number", "1e-5", "added to the variance", {.low = 0}};
+constexpr Option kLayerNormEpsilon = {"epsilon", "number", "1e-5", "added to the variance", {.low = 0}};
 constexpr Option kCentre = {"centre", "boolean", "true", "subtracts the mean; without it, rows get mean square 1"};
-constexpr Option kForward[] = {kEpsilon, kCentre}, kBackward[] = {kCentre};
+constexpr Option kLayerNormForward[] = {kLayerNormEpsilon, kCentre}, kLayerNormBackward[] = {kCentre};
 
-void require(const OpCall& call, size_t i, const Type& expected, const char* what) {
+void require_layer_norm(const OpCall& call, size_t i, const Type& expected, const char* what) {
   if (i < call.inputs.size() && call.present[i] && call.inputs[i] != expected)
     throw Error(ErrorKind::model,
                 {.what = std::string("the ") + what + " does not fit", .got = call.inputs[i].text(), .expected = expected.text()});
@@ -37,43 +37,43 @@ Type rows(const Type& x) {
   return {statistics_dtype(x), Shape(dims)};
 }
 
-std::vector<Type> infer(const OpCall& call) {
+std::vector<Type> infer_layer_norm(const OpCall& call) {
   const Type& x = call.inputs[0];
-  require(call, 1, features(x), "gamma");
-  require(call, 2, features(x), "beta");
+  require_layer_norm(call, 1, features(x), "gamma");
+  require_layer_norm(call, 2, features(x), "beta");
   return {x, rows(x), rows(x)};
 }
 
-std::vector<Type> infer_grad(const OpCall& call) {
+std::vector<Type> infer_layer_norm_grad(const OpCall& call) {
   const Type& x = call.inputs[1];
-  require(call, 2, features(x), "gamma");
-  require(call, 0, x, "gradient");
-  require(call, 3, rows(x), "mean");
-  require(call, 4, rows(x), "inverse deviation");
+  require_layer_norm(call, 2, features(x), "gamma");
+  require_layer_norm(call, 0, x, "gradient");
+  require_layer_norm(call, 3, rows(x), "mean");
+  require_layer_norm(call, 4, rows(x), "inverse deviation");
   return {x};
 }
 
 std::vector<Type> infer_grad_params(const OpCall& call) {
   const Type &x = call.inputs[1], channel = features(x);
-  require(call, 0, x, "gradient");
-  require(call, 2, rows(x), "mean");
-  require(call, 3, rows(x), "inverse deviation");
+  require_layer_norm(call, 0, x, "gradient");
+  require_layer_norm(call, 2, rows(x), "mean");
+  require_layer_norm(call, 3, rows(x), "inverse deviation");
   return {channel, channel};
 }
 
-size_t params(const OpCall& call, void* out) {
-  const LayerNormParams values{attr_number(call.attrs, kEpsilon), attr_bool(call.attrs, kCentre)};
+size_t layer_norm_params(const OpCall& call, void* out) {
+  const LayerNormParams values{attr_number(call.attrs, kLayerNormEpsilon), attr_bool(call.attrs, kCentre)};
   std::memcpy(out, &values, sizeof values);
   return sizeof values;
 }
 
-size_t params_grad(const OpCall& call, void* out) {
+size_t layer_norm_params_grad(const OpCall& call, void* out) {
   const LayerNormParams values{.centre = attr_bool(call.attrs, kCentre)};
   std::memcpy(out, &values, sizeof values);
   return sizeof values;
 }
 
-std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
+std::vector<Value> layer_norm_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   if (grads[1] || grads[2])
     throw Error(ErrorKind::model,
                 {.what = "the statistics of layer_norm cannot be differentiated", .hint = "use its first result for the loss"});
@@ -101,30 +101,30 @@ Sliced sliced_second_input(const OpCall&, std::span<const Sliced> inputs) {
   return inputs[1] == Sliced::batch || inputs[1] == Sliced::whole ? inputs[1] : Sliced::mixed;
 }
 
-double flops(const OpCall& call) { return 7 * static_cast<double>(call.inputs[0].shape.elements()); }
+double layer_norm_flops(const OpCall& call) { return 7 * static_cast<double>(call.inputs[0].shape.elements()); }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kLayerNormOps[] = {
     {.name = "layer_norm",
      .doc = "x normalised over its last dimension, gamma and beta optional. Also mean and inverse deviation of each row.",
-     .attributes = {.options = kForward},
+     .attributes = {.options = kLayerNormForward},
      .max_inputs = 3,
-     .infer = infer,
-     .vjp = vjp,
+     .infer = infer_layer_norm,
+     .vjp = layer_norm_vjp,
      .sliced = sliced_first_input,
-     .params = params,
-     .flops = flops,
+     .params = layer_norm_params,
+     .flops = layer_norm_flops,
      .operand_dtypes = OperandDtypes::real,
      .precision = Precision::follows,
      .parameters = 0b110},
     {.name = "layer_norm_grad",
      .doc = "Gradient of layer_norm's x from dy, x, gamma (optional), mean, inverse.",
-     .attributes = {.options = kBackward},
+     .attributes = {.options = kLayerNormBackward},
      .min_inputs = 5,
      .max_inputs = 5,
-     .infer = infer_grad,
+     .infer = infer_layer_norm_grad,
      .sliced = sliced_second_input,
-     .params = params_grad,
-     .flops = flops,
+     .params = layer_norm_params_grad,
+     .flops = layer_norm_flops,
      .internal = true,
      .derivative = true},
     {.name = "layer_norm_grad_params",
@@ -133,7 +133,7 @@ constexpr OpDef kOps[] = {
      .max_inputs = 4,
      .infer = infer_grad_params,
      .sliced = sliced_sums,
-     .flops = flops,
+     .flops = layer_norm_flops,
      .internal = true,
      .derivative = true},
 };
@@ -141,6 +141,6 @@ constexpr OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_layer_norm;
-const OpList ops_layer_norm = op_list(kOps);
+const OpList ops_layer_norm = op_list(kLayerNormOps);
 
 }  // namespace perigee

@@ -7,9 +7,9 @@
 namespace perigee {
 namespace {
 
-constexpr Option kName = {"name", "name", nullptr, "of the field, parameter or state"};
+constexpr Option kLeafName = {"name", "name", nullptr, "of the field, parameter or state"};
 constexpr Option kIndex = {"index", "integer", nullptr, "of the graph's constant", {.low = 0}};
-constexpr Option kNamed[] = {kName}, kTable[] = {kIndex};
+constexpr Option kNamed[] = {kLeafName}, kTable[] = {kIndex};
 
 // The graph makes a leaf itself.
 std::vector<Type> not_applied(const OpCall&) {
@@ -25,7 +25,8 @@ Sliced leaf_batch(const OpCall&, std::span<const Sliced>) { return Sliced::batch
 Sliced leaf_whole(const OpCall&, std::span<const Sliced>) { return Sliced::whole; }
 Sliced as_input(const OpCall&, std::span<const Sliced> inputs) { return inputs[0]; }
 
-constexpr OpDef leaf(LeafOp kind, const char* name, const char* doc, std::span<const Option> attributes, decltype(OpDef::sliced) sliced) {
+constexpr OpDef op_leaf(LeafOp kind, const char* name, const char* doc, std::span<const Option> attributes,
+                        decltype(OpDef::sliced) sliced) {
   return {.name = name,
           .doc = doc,
           .attributes = {.options = attributes},
@@ -37,11 +38,11 @@ constexpr OpDef leaf(LeafOp kind, const char* name, const char* doc, std::span<c
           .internal = true};
 }
 
-const OpDef kOps[] = {
-    leaf(LeafOp::input, "input", "A field of the batch; dimension 0 counts examples.", kNamed, leaf_batch),
-    leaf(LeafOp::parameter, "parameter", "A window of the parameter block.", kNamed, leaf_whole),
-    leaf(LeafOp::state, "state", "A window of the state segment.", kNamed, leaf_whole),
-    leaf(LeafOp::table, "table", "A small constant tensor that the graph holds.", kTable, leaf_whole),
+const OpDef kLeafOps[] = {
+    op_leaf(LeafOp::input, "input", "A field of the batch; dimension 0 counts examples.", kNamed, leaf_batch),
+    op_leaf(LeafOp::parameter, "parameter", "A window of the parameter block.", kNamed, leaf_whole),
+    op_leaf(LeafOp::state, "state", "A window of the state segment.", kNamed, leaf_whole),
+    op_leaf(LeafOp::table, "table", "A small constant tensor that the graph holds.", kTable, leaf_whole),
     {.name = "copy",
      .doc = "The same elements in memory of their own: x.",
      .infer = same_type,
@@ -54,6 +55,6 @@ const OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_leaf;
-const OpList ops_leaf = op_list(kOps);
+const OpList ops_leaf = op_list(kLeafOps);
 
 }  // namespace perigee

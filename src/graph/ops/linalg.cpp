@@ -14,24 +14,24 @@
 namespace perigee {
 namespace {
 
-[[noreturn]] void refuse(std::string what, std::string got, std::string expected = "", std::string hint = "") {
+[[noreturn]] void refuse_linalg(std::string what, std::string got, std::string expected = "", std::string hint = "") {
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected), .hint = std::move(hint)});
 }
 
 // --- shapes ---
 
-struct Sizes {
+struct LinalgSizes {
   std::vector<int64_t> batch;
   int64_t rows, columns, least;
 
-  explicit Sizes(const Type& a, bool square = false) {
-    if (a.dtype != Dtype::f32 && a.dtype != Dtype::f64) refuse("takes real matrices", a.text(), "f32 or f64");
+  explicit LinalgSizes(const Type& a, bool square = false) {
+    if (a.dtype != Dtype::f32 && a.dtype != Dtype::f64) refuse_linalg("takes real matrices", a.text(), "f32 or f64");
     const int rank = a.shape.rank();
-    if (rank < 2) refuse("takes matrices", a.text(), "at least two dimensions");
+    if (rank < 2) refuse_linalg("takes matrices", a.text(), "at least two dimensions");
     rows = a.shape[rank - 2];
     columns = a.shape[rank - 1];
     least = std::min(rows, columns);
-    if (square && rows != columns) refuse("takes square matrices", a.text());
+    if (square && rows != columns) refuse_linalg("takes square matrices", a.text());
     batch = a.shape.vector();
     batch.resize(batch.size() - 2);
   }
@@ -46,24 +46,24 @@ bool is_vector(const OpCall& call) { return call.inputs[1].shape.rank() == call.
 
 std::vector<Type> infer_solve(const OpCall& call) {
   const Type &a = call.inputs[0], &b = call.inputs[1];
-  const Sizes sizes(a, true);
+  const LinalgSizes sizes(a, true);
   const bool vector = is_vector(call);
   const Shape expected = vector ? sizes.with({sizes.rows}) : sizes.with({sizes.rows, b.shape.rank() > 0 ? b.shape[b.shape.rank() - 1] : 0});
   if (b.dtype != a.dtype || b.shape != expected)
-    refuse("the right side does not fit the matrix", b.text() + " for " + a.text(), "[..., n] or [..., n, k]");
+    refuse_linalg("the right side does not fit the matrix", b.text() + " for " + a.text(), "[..., n] or [..., n, k]");
   return {b};
 }
 
-std::vector<Type> infer_same(const OpCall& call) { return Sizes(call.inputs[0], true), std::vector<Type>{call.inputs[0]}; }
+std::vector<Type> infer_same(const OpCall& call) { return LinalgSizes(call.inputs[0], true), std::vector<Type>{call.inputs[0]}; }
 
 std::vector<Type> infer_qr(const OpCall& call) {
-  const Sizes sizes(call.inputs[0]);
+  const LinalgSizes sizes(call.inputs[0]);
   const Dtype dtype = call.inputs[0].dtype;
   return {{dtype, sizes.with({sizes.rows, sizes.least})}, {dtype, sizes.with({sizes.least, sizes.columns})}};
 }
 
 std::vector<Type> infer_svd(const OpCall& call) {
-  const Sizes sizes(call.inputs[0]);
+  const LinalgSizes sizes(call.inputs[0]);
   const Dtype dtype = call.inputs[0].dtype;
   return {{dtype, sizes.with({sizes.rows, sizes.least})},
           {dtype, sizes.with({sizes.least})},
@@ -71,11 +71,11 @@ std::vector<Type> infer_svd(const OpCall& call) {
 }
 
 std::vector<Type> infer_eigh(const OpCall& call) {
-  const Sizes sizes(call.inputs[0], true);
+  const LinalgSizes sizes(call.inputs[0], true);
   return {{call.inputs[0].dtype, sizes.with({sizes.rows})}, call.inputs[0]};
 }
 
-std::vector<Type> infer_det(const OpCall& call) { return {{call.inputs[0].dtype, Sizes(call.inputs[0], true).with({})}}; }
+std::vector<Type> infer_det(const OpCall& call) { return {{call.inputs[0].dtype, LinalgSizes(call.inputs[0], true).with({})}}; }
 
 std::vector<Type> infer_slogdet(const OpCall& call) {
   const Type one = infer_det(call)[0];
@@ -84,8 +84,8 @@ std::vector<Type> infer_slogdet(const OpCall& call) {
 
 // --- what derivatives are written in ---
 
-Value apply(const char* op, Value x) { return x.graph().apply(op, {x}); }
-Value inverse(Value a) { return apply("inv", a); }
+Value apply_linalg(const char* op, Value x) { return x.graph().apply(op, {x}); }
+Value linalg_inverse(Value a) { return apply_linalg("inv", a); }
 Value solution(Value a, Value b) { return a.graph().apply("solve", {a, b}); }
 
 Value turned(Value a) {
@@ -145,20 +145,20 @@ std::vector<Value> inv_vjp(Graph& graph, const Node& node, std::span<const Value
 }
 
 std::vector<Value> det_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
-  return {as_matrix(grads[0] * node.out(graph)) * turned(inverse(node.in(graph, 0)))};
+  return {as_matrix(grads[0] * node.out(graph)) * turned(linalg_inverse(node.in(graph, 0)))};
 }
 
 // The sign does not change.
 std::vector<Value> slogdet_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   if (!grads[1]) return {};
-  return {as_matrix(grads[1]) * turned(inverse(node.in(graph, 0)))};
+  return {as_matrix(grads[1]) * turned(linalg_inverse(node.in(graph, 0)))};
 }
 
 // The gradient of a symmetric matrix, as in eigh: symmetric again, as if both halves were read.
 std::vector<Value> cholesky_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   const Value l = node.out(graph);
   const Value half = table(l, l.shape()[l.rank() - 1], [](int64_t i, int64_t j) { return i > j ? 1 : i == j ? 0.5 : 0; });
-  const Value back = inverse(l);
+  const Value back = linalg_inverse(l);
   return {symmetric(matmul(matmul(back, half * matmul(l, grads[0], true, false), true, false), back))};
 }
 
@@ -166,8 +166,8 @@ std::vector<Value> qr_vjp(Graph& graph, const Node& node, std::span<const Value>
   const Value a = node.in(graph, 0), q = node.out(graph, 0), r = node.out(graph, 1);
   const int64_t rows = a.shape()[a.rank() - 2], n = a.shape()[a.rank() - 1];
   if (rows < n)
-    refuse("qr has no derivative where there are more columns than rows", a.type().text(), "",
-           "factor the transpose, or the first columns");
+    refuse_linalg("qr has no derivative where there are more columns than rows", a.type().text(), "",
+                  "factor the transpose, or the first columns");
   Value m;
   if (grads[1]) m = matmul(r, grads[1], false, true);
   if (grads[0]) m = m ? m - matmul(grads[0], q, true, false) : -matmul(grads[0], q, true, false);
@@ -190,7 +190,7 @@ std::vector<Value> eigh_vjp(Graph& graph, const Node& node, std::span<const Valu
 }
 
 // The part of g outside the span of u's columns: g - u u^T g.
-Value outside(Value u, Value g) { return g - matmul(u, matmul(u, g, true, false)); }
+Value linalg_outside(Value u, Value g) { return g - matmul(u, matmul(u, g, true, false)); }
 
 std::vector<Value> svd_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   const Value a = node.in(graph, 0), u = node.out(graph, 0), s = node.out(graph, 1), vt = node.out(graph, 2);
@@ -201,12 +201,12 @@ std::vector<Value> svd_vjp(Graph& graph, const Node& node, std::span<const Value
   if (grads[0]) {
     const Value turns = matmul(u, grads[0], true, false);
     add(inner, differences(s * s) * (turns - turned(turns)) * as_row(s));
-    if (rows > k) add(sum, matmul(outside(u, grads[0]) / as_row(s), vt));
+    if (rows > k) add(sum, matmul(linalg_outside(u, grads[0]) / as_row(s), vt));
   }
   if (grads[2]) {
     const Value v = turned(vt), g = turned(grads[2]), turns = matmul(vt, g);
     add(inner, as_column(s) * (differences(s * s) * (turns - turned(turns))));
-    if (columns > k) add(sum, matmul(u / as_row(s), outside(v, g), false, true));
+    if (columns > k) add(sum, matmul(u / as_row(s), linalg_outside(v, g), false, true));
   }
   const Value within = matmul(matmul(u, inner), vt);
   return {sum ? within + sum : within};
@@ -215,7 +215,7 @@ std::vector<Value> svd_vjp(Graph& graph, const Node& node, std::span<const Value
 // --- the table ---
 
 template <const char* name>
-size_t params(const OpCall&, void* out) {
+size_t linalg_params(const OpCall&, void* out) {
   const LinalgParams params{missing_linear_algebra, linear_algebra(name)};
   std::memcpy(out, &params, sizeof params);
   return sizeof params;
@@ -230,14 +230,14 @@ constexpr OpDef linalg(const char* doc, auto infer, auto vjp, int operands = 1) 
           .infer = infer,
           .vjp = vjp,
           .sliced = sliced_never,
-          .params = params<name>,
+          .params = linalg_params<name>,
           .operand_dtypes = OperandDtypes::real};
 }
 
 constexpr char kSolve[] = "solve", kInv[] = "inv", kCholesky[] = "cholesky", kQr[] = "qr", kSvd[] = "svd", kEigh[] = "eigh", kDet[] = "det",
                kSlogdet[] = "slogdet";
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kLinalgOps[] = {
     linalg<kSolve>("x with a x = b, for b [..., n] or [..., n, k].", infer_solve, solve_vjp, 2),
     linalg<kInv>("The inverse.", infer_same, inv_vjp),
     linalg<kCholesky>("The lower L with L L^T = a, of a symmetric positive definite a, whose lower half is read.", infer_same,
@@ -252,6 +252,6 @@ constexpr OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_linalg;
-const OpList ops_linalg = op_list(kOps);
+const OpList ops_linalg = op_list(kLinalgOps);
 
 }  // namespace perigee

@@ -16,12 +16,14 @@
 namespace perigee {
 namespace {
 
-constexpr Option kActivation = {"activation", "name", "none", "of the layer, or of the layer below", {}, {"none", "relu", "gelu_tanh"}};
-constexpr Option kKeep = {"keep", "boolean", "false", "also gives what gelu_tanh is taken of"};
-constexpr Option kBias = {"bias", "boolean", "true", "also gives the bias' gradient"};
-constexpr Option kLinear[] = {kActivation, kKeep}, kGradInput[] = {kActivation}, kGradWeight[] = {kBias};
+constexpr Option kLinearActivation = {
+    "activation", "name", "none", "of the layer, or of the layer below", {}, {"none", "relu", "gelu_tanh"}};
+constexpr Option kLinearKeep = {"keep", "boolean", "false", "also gives what gelu_tanh is taken of"};
+constexpr Option kLinearBias = {"bias", "boolean", "true", "also gives the bias' gradient"};
+constexpr Option kLinear[] = {kLinearActivation, kLinearKeep}, kLinearGradInput[] = {kLinearActivation},
+                 kLinearGradWeight[] = {kLinearBias};
 
-bool has(const OpCall& call, size_t i) { return i < call.inputs.size() && call.present[i]; }
+bool linear_has(const OpCall& call, size_t i) { return i < call.inputs.size() && call.present[i]; }
 
 void check_weight(const OpCall& call, const char* op, int64_t features, const char* side) {
   const Type& w = call.inputs[1];
@@ -42,13 +44,13 @@ void check_floats(const OpCall& call, const char* op) {
 }
 
 void check_same(const OpCall& call, size_t i, const Type& expected, const char* what) {
-  if (has(call, i) && call.inputs[i] != expected) {
+  if (linear_has(call, i) && call.inputs[i] != expected) {
     throw Error(ErrorKind::model, {.what = what, .got = call.inputs[i].text(), .expected = expected.text()});
   }
 }
 
 LinearActivation activation_of(const Json& attrs) {
-  const std::string name = attr_string(attrs, kActivation);
+  const std::string name = attr_string(attrs, kLinearActivation);
   return name == "relu" ? LinearActivation::relu : name == "gelu_tanh" ? LinearActivation::gelu_tanh : LinearActivation::none;
 }
 
@@ -57,7 +59,7 @@ const char* activation_name(LinearActivation activation) {
   return kNames[static_cast<int>(activation)];
 }
 
-std::vector<Type> infer(const OpCall& call) {
+std::vector<Type> infer_linear(const OpCall& call) {
   check_floats(call, "linear");
   const Type& x = call.inputs[0];
   check_weight(call, "linear", x.shape.at(-1), "inputs");
@@ -65,31 +67,31 @@ std::vector<Type> infer(const OpCall& call) {
   check_same(call, 2, {x.dtype, Shape{n}}, "linear: the bias does not fit the weight");
   const Type y{x.dtype, x.shape.with(x.shape.rank() - 1, n)};
   const LinearActivation activation = activation_of(call.attrs);
-  if (!attr_bool(call.attrs, kKeep)) return {y};
+  if (!attr_bool(call.attrs, kLinearKeep)) return {y};
   if (activation != LinearActivation::gelu_tanh)
     throw Error(ErrorKind::model,
                 {.what = "linear: keeps what is before the activation for gelu_tanh alone", .got = activation_name(activation)});
   return {y, y};
 }
 
-std::vector<Type> infer_grad_input(const OpCall& call) {
+std::vector<Type> infer_linear_grad_input(const OpCall& call) {
   check_floats(call, "linear_grad_input");
   const Type& dz = call.inputs[0];
   check_weight(call, "linear_grad_input", dz.shape.at(-1), "outputs");
   const Type dx{dz.dtype, dz.shape.with(dz.shape.rank() - 1, call.inputs[1].shape[1])};
   check_same(call, 2, dx, "linear_grad_input: what the layer below kept has not the type of its gradient");
   const LinearActivation activation = activation_of(call.attrs);
-  assert((activation != LinearActivation::none) == has(call, 2));
+  assert((activation != LinearActivation::none) == linear_has(call, 2));
   return {dx};
 }
 
-std::vector<Type> infer_grad_weight(const OpCall& call) {
+std::vector<Type> infer_linear_grad_weight(const OpCall& call) {
   check_floats(call, "linear_grad_weight");
   const Type &dz = call.inputs[0], &x = call.inputs[1];
   const int last = dz.shape.rank() - 1;
   assert(x.shape.rank() == dz.shape.rank() && x.dtype == dz.dtype && x.shape.with(last, 1) == dz.shape.with(last, 1));
   std::vector<Type> types = {{dz.dtype, Shape{dz.shape[last], x.shape[last]}}};
-  if (attr_bool(call.attrs, kBias)) types.push_back({dz.dtype, Shape{dz.shape[last]}});
+  if (attr_bool(call.attrs, kLinearBias)) types.push_back({dz.dtype, Shape{dz.shape[last]}});
   return types;
 }
 
@@ -131,7 +133,7 @@ Value through(Graph& graph, LinearActivation activation, Value kept, Value dy) {
   return graph.apply("linear_grad_input", {from.in(graph, 0), from.in(graph, 1), kept}, attrs);
 }
 
-std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
+std::vector<Value> linear_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   const Value x = node.in(graph, 0), w = node.in(graph, 1), b = node.inputs.size() > 2 ? node.in(graph, 2) : Value();
   const LinearActivation activation = activation_of(node.attrs);
   Value dz = grads.size() > 1 ? grads[1] : Value();
@@ -151,7 +153,7 @@ std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> gr
   return result;
 }
 
-std::vector<Value> vjp_grad_input(Graph& graph, const Node& node, std::span<const Value> grads) {
+std::vector<Value> linear_vjp_grad_input(Graph& graph, const Node& node, std::span<const Value> grads) {
   std::vector<Value> result(node.inputs.size());
   if (!grads[0]) return result;
   const Value dz = node.in(graph, 0), w = node.in(graph, 1), kept = node.inputs.size() > 2 ? node.in(graph, 2) : Value();
@@ -167,7 +169,7 @@ std::vector<Value> vjp_grad_input(Graph& graph, const Node& node, std::span<cons
   return result;
 }
 
-std::vector<Value> vjp_grad_weight(Graph& graph, const Node& node, std::span<const Value> grads) {
+std::vector<Value> linear_vjp_grad_weight(Graph& graph, const Node& node, std::span<const Value> grads) {
   const Value dz = node.in(graph, 0), x = node.in(graph, 1);
   std::vector<Value> result(node.inputs.size());
   const Value dw = grads[0], db = grads.size() > 1 ? grads[1] : Value();
@@ -181,7 +183,7 @@ std::vector<Value> vjp_grad_weight(Graph& graph, const Node& node, std::span<con
 }
 
 // dz and what the layer below kept row by row, the weight whole.
-Sliced sliced_grad_input(const OpCall& call, std::span<const Sliced> inputs) {
+Sliced linear_sliced_grad_input(const OpCall& call, std::span<const Sliced> inputs) {
   if (inputs[1] != Sliced::whole || inputs[0] == Sliced::partial) return Sliced::mixed;
   return inputs.size() < 3 || !call.present[2] || inputs[2] == inputs[0] ? inputs[0] : Sliced::mixed;
 }
@@ -197,7 +199,7 @@ Sliced sliced_grad_weight(const OpCall&, std::span<const Sliced> inputs) {
   return inputs[0] == Sliced::batch && inputs[1] == Sliced::batch ? Sliced::partial : Sliced::mixed;
 }
 
-size_t params(const OpCall& call, void* out) {
+size_t linear_params(const OpCall& call, void* out) {
   const LinearParams p{activation_of(call.attrs)};
   std::memcpy(out, &p, sizeof p);
   return sizeof p;
@@ -208,21 +210,21 @@ double flops_by_weight(const OpCall& call) {
   return 2.0 * static_cast<double>(rows.elements() / std::max<int64_t>(1, rows.at(-1))) * static_cast<double>(w.elements());
 }
 
-double flops_grad_weight(const OpCall& call) {
+double linear_flops_grad_weight(const OpCall& call) {
   return 2.0 * static_cast<double>(call.inputs[0].shape.elements()) * static_cast<double>(call.inputs[1].shape.at(-1));
 }
 
-const OpDef kOps[] = {
+const OpDef kLinearOps[] = {
     {.name = "linear",
      .doc = "A dense layer: activation(x weight^T + bias) of x [..., K], weight [N, K], bias [N] (optional); activation none, relu or "
             "gelu_tanh, which with keep also gives what it was taken of.",
      .attributes = {.options = kLinear},
      .min_inputs = 2,
      .max_inputs = 3,
-     .infer = infer,
-     .vjp = vjp,
+     .infer = infer_linear,
+     .vjp = linear_vjp,
      .sliced = sliced_first_input,
-     .params = params,
+     .params = linear_params,
      .flops = flops_by_weight,
      .operand_dtypes = OperandDtypes::real,
      .precision = Precision::half,
@@ -232,13 +234,13 @@ const OpDef kOps[] = {
      .doc =
          "Gradient of linear by x, from dz [..., N] and weight [N, K]; with activation that of the layer below by what its activation was "
          "taken of, from what it kept [..., K] too: its result for relu, what is before it for gelu_tanh.",
-     .attributes = {.options = kGradInput},
+     .attributes = {.options = kLinearGradInput},
      .min_inputs = 2,
      .max_inputs = 3,
-     .infer = infer_grad_input,
-     .vjp = vjp_grad_input,
-     .sliced = sliced_grad_input,
-     .params = params,
+     .infer = infer_linear_grad_input,
+     .vjp = linear_vjp_grad_input,
+     .sliced = linear_sliced_grad_input,
+     .params = linear_params,
      .flops = flops_by_weight,
      .internal = true,
      .derivative = true,
@@ -246,13 +248,13 @@ const OpDef kOps[] = {
      .library = CudaLibrary::cublas_lt},
     {.name = "linear_grad_weight",
      .doc = "Gradients of linear by weight and (attribute bias) by bias, from dz [..., N] and x [..., K].",
-     .attributes = {.options = kGradWeight},
+     .attributes = {.options = kLinearGradWeight},
      .min_inputs = 2,
      .max_inputs = 2,
-     .infer = infer_grad_weight,
-     .vjp = vjp_grad_weight,
+     .infer = infer_linear_grad_weight,
+     .vjp = linear_vjp_grad_weight,
      .sliced = sliced_grad_weight,
-     .flops = flops_grad_weight,
+     .flops = linear_flops_grad_weight,
      .internal = true,
      .derivative = true,
      .library = CudaLibrary::cublas_lt},
@@ -261,6 +263,6 @@ const OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_linear;
-const OpList ops_linear = op_list(kOps);
+const OpList ops_linear = op_list(kLinearOps);
 
 }  // namespace perigee

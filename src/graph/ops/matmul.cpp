@@ -14,7 +14,7 @@ namespace {
 
 constexpr Option kTransposeA = {"transpose_a", "boolean", "false", "a is [..., K, M]"};
 constexpr Option kTransposeB = {"transpose_b", "boolean", "false", "b is [..., N, K]"};
-constexpr Option kAttributes[] = {kTransposeA, kTransposeB};
+constexpr Option kMatmulAttributes[] = {kTransposeA, kTransposeB};
 
 Shape batch_dims(const Shape& shape) {
   auto dims = shape.vector();
@@ -22,7 +22,7 @@ Shape batch_dims(const Shape& shape) {
   return Shape(dims);
 }
 
-std::vector<Type> infer(const OpCall& call) {
+std::vector<Type> infer_matmul(const OpCall& call) {
   const Type &a = call.inputs[0], &b = call.inputs[1];
   const bool ta = attr_bool(call.attrs, kTransposeA), tb = attr_bool(call.attrs, kTransposeB);
   const std::string got = a.text() + " and " + b.text();
@@ -45,7 +45,7 @@ std::vector<Type> infer(const OpCall& call) {
 }
 
 // c = op(a) op(b): da = dc op(b)^T, db = op(a)^T dc, each transposed again when its operand was, summed over broadcast batches.
-std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
+std::vector<Value> matmul_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   const Value g = grads[0], a = node.in(graph, 0), b = node.in(graph, 1);
   if (!g) return {Value(), Value()};
   const bool ta = attr_bool(node.attrs, kTransposeA), tb = attr_bool(node.attrs, kTransposeB);
@@ -55,7 +55,7 @@ std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> gr
   return {sum_to(da, shape_a), sum_to(db, shape_b)};
 }
 
-Sliced sliced(const OpCall& call, std::span<const Sliced> inputs) {
+Sliced matmul_sliced(const OpCall& call, std::span<const Sliced> inputs) {
   const Sliced a = inputs[0], b = inputs[1];
   const int rank_a = call.inputs[0].shape.rank(), rank_b = call.inputs[1].shape.rank();
   if (a == Sliced::mixed || b == Sliced::mixed) return Sliced::mixed;
@@ -75,29 +75,29 @@ Sliced sliced(const OpCall& call, std::span<const Sliced> inputs) {
   return rank_a == rank_b ? Sliced::batch : Sliced::mixed;
 }
 
-size_t params(const OpCall& call, void* out) {
+size_t matmul_params(const OpCall& call, void* out) {
   const MatmulParams p{attr_bool(call.attrs, kTransposeA), attr_bool(call.attrs, kTransposeB)};
   std::memcpy(out, &p, sizeof p);
   return sizeof p;
 }
 
-double flops(const OpCall& call) {
-  const Type out = infer(call)[0];
+double matmul_flops(const OpCall& call) {
+  const Type out = infer_matmul(call)[0];
   const int64_t inner = call.inputs[0].shape.at(attr_bool(call.attrs, kTransposeA) ? -2 : -1);
   return 2.0 * static_cast<double>(out.shape.elements()) * static_cast<double>(inner);
 }
 
-const OpDef kOps[] = {
+const OpDef kMatmulOps[] = {
     {.name = "matmul",
      .doc = "Matrix product of a [..., M, K] and b [..., K, N]; attributes transpose_a, transpose_b; leading dimensions broadcast.",
-     .attributes = {.options = kAttributes},
+     .attributes = {.options = kMatmulAttributes},
      .min_inputs = 2,
      .max_inputs = 2,
-     .infer = infer,
-     .vjp = vjp,
-     .sliced = sliced,
-     .params = params,
-     .flops = flops,
+     .infer = infer_matmul,
+     .vjp = matmul_vjp,
+     .sliced = matmul_sliced,
+     .params = matmul_params,
+     .flops = matmul_flops,
      .operand_dtypes = OperandDtypes::real,
      .precision = Precision::half,
      .library = CudaLibrary::cublas_lt}};
@@ -105,6 +105,6 @@ const OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_matmul;
-const OpList ops_matmul = op_list(kOps);
+const OpList ops_matmul = op_list(kMatmulOps);
 
 }  // namespace perigee

@@ -10,24 +10,25 @@
 namespace perigee {
 namespace {
 
-constexpr Option kAxis = {"axis", "integer", "-1", "of the lines; below 0 from the end"};
+constexpr Option kOrderAxis = {"axis", "integer", "-1", "of the lines; below 0 from the end"};
 constexpr Option kCount = {"count", "integer", "-1", "so many places; -1: all", {.low = -1}};
 constexpr Option kDescending = {"descending", "boolean", "false", "the largest first"};
-constexpr Option kSize = {"size", "integer", nullptr, "of the result along axis", {.low = 0}};
-constexpr Option kSort[] = {kAxis, kCount, kDescending}, kTake[] = {kAxis}, kPut[] = {kAxis, kSize};
+constexpr Option kOrderSize = {"size", "integer", nullptr, "of the result along axis", {.low = 0}};
+constexpr Option kSort[] = {kOrderAxis, kCount, kDescending}, kTake[] = {kOrderAxis}, kPut[] = {kOrderAxis, kOrderSize};
 
-[[noreturn]] void refuse(std::string what, std::string got, std::string expected = "") {
+[[noreturn]] void refuse_order(std::string what, std::string got, std::string expected = "") {
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
 
-int line_axis(const OpCall& call) { return axis_of(attr_int(call.attrs, kAxis), call.inputs[0]); }
+int line_axis(const OpCall& call) { return axis_of(attr_int(call.attrs, kOrderAxis), call.inputs[0]); }
 
 std::vector<Type> infer_sort(const OpCall& call) {
   const Type& x = call.inputs[0];
   const int axis = line_axis(call);
   const int64_t count = attr_int(call.attrs, kCount);
   if (count > x.shape[axis])
-    refuse("there are not so many elements along dimension " + std::to_string(axis + 1), x.text(), "at least " + std::to_string(count));
+    refuse_order("there are not so many elements along dimension " + std::to_string(axis + 1), x.text(),
+                 "at least " + std::to_string(count));
   return {{Dtype::i64, count < 0 ? x.shape : x.shape.with(axis, count)}};
 }
 
@@ -35,11 +36,11 @@ std::vector<Type> infer_sort(const OpCall& call) {
 void check_places(const OpCall& call, bool same) {
   const Type &x = call.inputs[0], &places = call.inputs[1];
   const int axis = line_axis(call);
-  if (places.dtype != Dtype::i64) refuse("places have the wrong dtype", places.text(), "i64");
+  if (places.dtype != Dtype::i64) refuse_order("places have the wrong dtype", places.text(), "i64");
   const bool fits = places.shape.rank() == x.shape.rank() && places.shape.with(axis, 0) == x.shape.with(axis, 0);
   if (!fits || (same && places.shape != x.shape))
-    refuse("places have the shape of the tensor" + std::string(same ? "" : ", but along the dimension"),
-           places.text() + " for " + x.text());
+    refuse_order("places have the shape of the tensor" + std::string(same ? "" : ", but along the dimension"),
+                 places.text() + " for " + x.text());
 }
 
 std::vector<Type> infer_take(const OpCall& call) {
@@ -58,7 +59,7 @@ std::vector<Value> take_vjp(Graph& graph, const Node& node, std::span<const Valu
 
 std::vector<Type> infer_put(const OpCall& call) {
   check_places(call, true);
-  const int64_t size = attr_int(call.attrs, kSize);
+  const int64_t size = attr_int(call.attrs, kOrderSize);
   return {{call.inputs[0].dtype, call.inputs[0].shape.with(line_axis(call), size)}};
 }
 
@@ -87,7 +88,7 @@ size_t along_params(const OpCall& call, void* out) {
   return sizeof params;
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kOrderOps[] = {
     {.name = "arg_sort",
      .doc = "The places that sort x along axis (descending), stable, NaN last; the first `count` of them.",
      .attributes = {.options = kSort},
@@ -119,6 +120,6 @@ constexpr OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_order;
-const OpList ops_order = op_list(kOps);
+const OpList ops_order = op_list(kOrderOps);
 
 }  // namespace perigee

@@ -14,8 +14,8 @@ constexpr Option kKind = {"kind", "name", "max", "what is taken of a window", {}
 constexpr Option kKernel = {"kernel", "list of integers", nullptr, "the window, {height, width}", kSizes};
 constexpr Option kCountPadding = {"count_include_pad", "boolean", "true", "an average counts the padding"};
 constexpr Option kPower = {"p", "number", "2", "of pnorm", {.low = 1}};
-constexpr Option kForward[] = {kKind, kKernel, kStride, kPadding, kDilation, kCountPadding, kPower};
-constexpr Option kBackward[] = {kKind, kKernel, kStride, kPadding, kDilation, kCountPadding, kPower, kInputSize};
+constexpr Option kPoolForward[] = {kKind, kKernel, kStride, kPadding, kDilation, kCountPadding, kPower};
+constexpr Option kPoolBackward[] = {kKind, kKernel, kStride, kPadding, kDilation, kCountPadding, kPower, kInputSize};
 
 PoolKind pool_kind(const Json& attrs) {
   const std::string kind = attr_string(attrs, kKind);
@@ -24,7 +24,7 @@ PoolKind pool_kind(const Json& attrs) {
   return kind == "pnorm" ? PoolKind::pnorm : PoolKind::max;
 }
 
-Shape pooled_shape(const Shape& x, const Json& attrs) {
+Shape pool_pooled_shape(const Shape& x, const Json& attrs) {
   int64_t kernel[2];
   read_sizes(attrs, kKernel, kernel, 2);
   const WindowAttrs window = window_attrs(attrs);
@@ -46,18 +46,18 @@ Dtype argmax_dtype(const Json& attrs) {
 std::vector<Type> infer_pool(const OpCall& call) {
   const Type& x = call.inputs[0];
   expect_rank(x, 4, "the input", "N,C,H,W");
-  const Shape y = pooled_shape(x.shape, call.attrs);
+  const Shape y = pool_pooled_shape(x.shape, call.attrs);
   if (pool_kind(call.attrs) == PoolKind::max) return {{x.dtype, y}, {argmax_dtype(call.attrs), y}};
   return {{x.dtype, y}};
 }
 
-std::vector<Type> infer_grad(const OpCall& call) {
+std::vector<Type> infer_pool_grad(const OpCall& call) {
   const Type& dy = call.inputs[0];
   expect_rank(dy, 4, "the output gradient", "N,C,H,W");
   int64_t size[2];
   read_sizes(call.attrs, kInputSize, size, 2);
   const Type dx{dy.dtype, {dy.shape[0], dy.shape[1], size[0], size[1]}};
-  expect_shape(dy, pooled_shape(dx.shape, call.attrs), "the output gradient");
+  expect_shape(dy, pool_pooled_shape(dx.shape, call.attrs), "the output gradient");
   const PoolKind kind = pool_kind(call.attrs);
   const size_t wanted = kind == PoolKind::max ? 2 : kind == PoolKind::pnorm ? 3 : 1;
   if (call.inputs.size() != wanted)
@@ -73,7 +73,7 @@ std::vector<Type> infer_grad(const OpCall& call) {
   return {dx};
 }
 
-size_t params(const OpCall& call, void* out) {
+size_t pool_params(const OpCall& call, void* out) {
   PoolParams p;
   const WindowAttrs window = window_attrs(call.attrs);
   int64_t kernel[2];
@@ -91,13 +91,13 @@ size_t params(const OpCall& call, void* out) {
   return sizeof p;
 }
 
-double window_flops(const OpCall& call, const Shape& y) {
+double pool_window_flops(const OpCall& call, const Shape& y) {
   int64_t kernel[2];
   read_sizes(call.attrs, kKernel, kernel, 2);
   return static_cast<double>(y.elements()) * static_cast<double>(kernel[0] * kernel[1]);
 }
-double flops_pool(const OpCall& call) { return window_flops(call, infer_pool(call)[0].shape); }
-double flops_grad(const OpCall& call) { return window_flops(call, call.inputs[0].shape); }
+double flops_pool(const OpCall& call) { return pool_window_flops(call, infer_pool(call)[0].shape); }
+double pool_flops_grad(const OpCall& call) { return pool_window_flops(call, call.inputs[0].shape); }
 
 std::vector<Value> vjp_pool(Graph& graph, const Node& node, std::span<const Value> grads) {
   if (!grads[0]) return {};
@@ -119,35 +119,35 @@ std::vector<Value> vjp_grad(Graph& graph, const Node& node, std::span<const Valu
   return {graph.apply("pool2d", {grads[0]}, attrs)};
 }
 
-Sliced sliced_grad(const OpCall&, std::span<const Sliced> inputs) {
+Sliced pool_sliced_grad(const OpCall&, std::span<const Sliced> inputs) {
   for (const Sliced s : inputs)
     if (s != inputs[0] || s == Sliced::partial) return Sliced::mixed;
   return inputs[0];
 }
 
-const OpDef kOps[] = {
+const OpDef kPoolOps[] = {
     {.name = "pool2d",
      .doc = "Pools windows of x[N,C,H,W]: kind (max, average, sum, pnorm), kernel[2], stride[2], padding[4], dilation[2], "
             "count_include_pad, p; max also gives argmax, the place in the window.",
-     .attributes = {.options = kForward},
+     .attributes = {.options = kPoolForward},
      .infer = infer_pool,
      .vjp = vjp_pool,
      .sliced = sliced_first_input,
-     .params = params,
+     .params = pool_params,
      .flops = flops_pool,
      .operand_dtypes = OperandDtypes::real,
      .precision = Precision::follows,
      .image = true},
     {.name = "pool2d_grad",
      .doc = "Gradient of pool2d: dy, then argmax (max) or x and y (pnorm); its attributes and input_size[2].",
-     .attributes = {.options = kBackward},
+     .attributes = {.options = kPoolBackward},
      .min_inputs = 1,
      .max_inputs = 3,
-     .infer = infer_grad,
+     .infer = infer_pool_grad,
      .vjp = vjp_grad,
-     .sliced = sliced_grad,
-     .params = params,
-     .flops = flops_grad,
+     .sliced = pool_sliced_grad,
+     .params = pool_params,
+     .flops = pool_flops_grad,
      .internal = true,
      .derivative = true,
      .image = true},
@@ -156,6 +156,6 @@ const OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_pool;
-const OpList ops_pool = op_list(kOps);
+const OpList ops_pool = op_list(kPoolOps);
 
 }  // namespace perigee

@@ -11,10 +11,10 @@ namespace {
 
 constexpr Option kPer = {
     "per", "name", "example", "a draw for each example, which are dimension 0, or for each step", {}, {"example", "step"}};
-constexpr Option kStream = {"stream", "integer", "0", "which draw of the model this is"};
+constexpr Option kRandomStream = {"stream", "integer", "0", "which draw of the model this is"};
 constexpr Option kLow = {"low", "number", "0", "the least"}, kHigh = {"high", "number", "1", "above all"};
 constexpr Option kMean = {"mean", "number", "0", "of the distribution"}, kDeviation = {"stddev", "number", "1", "standard deviation"};
-constexpr Option kUniform[] = {kPer, kStream, kLow, kHigh}, kNormal[] = {kPer, kStream, kMean, kDeviation};
+constexpr Option kUniform[] = {kPer, kRandomStream, kLow, kHigh}, kNormal[] = {kPer, kRandomStream, kMean, kDeviation};
 
 bool per_example(const OpCall& call) { return attr_string(call.attrs, kPer) == "example"; }
 
@@ -36,22 +36,22 @@ Sliced sliced_random(const OpCall& call, std::span<const Sliced> inputs) {
   return inputs[0] == Sliced::whole || inputs[0] == Sliced::partial ? Sliced::whole : Sliced::mixed;
 }
 
-size_t write_params(const OpCall& call, double offset, double scale, void* out) {
-  const RandomParams params{static_cast<uint64_t>(attr_int(call.attrs, kStream)), offset, scale, per_example(call)};
+size_t write_random_params(const OpCall& call, double offset, double scale, void* out) {
+  const RandomParams params{static_cast<uint64_t>(attr_int(call.attrs, kRandomStream)), offset, scale, per_example(call)};
   std::memcpy(out, &params, sizeof params);
   return sizeof params;
 }
 
 size_t uniform_params(const OpCall& call, void* out) {
   const double low = attr_number(call.attrs, kLow), high = attr_number(call.attrs, kHigh);
-  return write_params(call, low, high - low, out);
+  return write_random_params(call, low, high - low, out);
 }
 
 size_t normal_params(const OpCall& call, void* out) {
-  return write_params(call, attr_number(call.attrs, kMean), attr_number(call.attrs, kDeviation), out);
+  return write_random_params(call, attr_number(call.attrs, kMean), attr_number(call.attrs, kDeviation), out);
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kRandomOps[] = {
     {.name = "random_uniform",
      .doc = "Uniform on [low, high) in the shape of x.",
      .attributes = {.options = kUniform},
@@ -75,6 +75,6 @@ constexpr OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_random;
-const OpList ops_random = op_list(kOps);
+const OpList ops_random = op_list(kRandomOps);
 
 }  // namespace perigee

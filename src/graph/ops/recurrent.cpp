@@ -11,23 +11,24 @@
 namespace perigee {
 namespace {
 
-constexpr Option kReverse = {"reverse", "boolean", "false", "the steps go from the last to the first"};
+constexpr Option kRecurrentReverse = {"reverse", "boolean", "false", "the steps go from the last to the first"};
 constexpr Option kReset = {
     "reset", "name", "after", "where the reset gate acts: after or before the product of n", {}, {"after", "before"}};
 constexpr Option kAnyReset = {"reset", "name", "none", "of the cell", {}, {"none", "after", "before"}};
-constexpr Option kActivation = {"activation", "name", "tanh", "of the new state", {}, {"tanh", "relu"}};
-constexpr Option kLstm[] = {kReverse}, kGru[] = {kReverse, kReset}, kRnn[] = {kReverse, kActivation}, kWeight[] = {kReverse, kAnyReset};
+constexpr Option kRecurrentActivation = {"activation", "name", "tanh", "of the new state", {}, {"tanh", "relu"}};
+constexpr Option kLstm[] = {kRecurrentReverse}, kGru[] = {kRecurrentReverse, kReset}, kRnn[] = {kRecurrentReverse, kRecurrentActivation},
+                 kWeight[] = {kRecurrentReverse, kAnyReset};
 
-[[noreturn]] void refuse(std::string what, std::string got, std::string expected) {
+[[noreturn]] void refuse_recurrent(std::string what, std::string got, std::string expected) {
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
 
-void require(const OpCall& call, size_t i, const Type& expected, const char* what) {
+void require_recurrent(const OpCall& call, size_t i, const Type& expected, const char* what) {
   if (i < call.inputs.size() && call.present[i] && call.inputs[i] != expected)
-    refuse(std::string("the ") + what + " does not fit", call.inputs[i].text(), expected.text());
+    refuse_recurrent(std::string("the ") + what + " does not fit", call.inputs[i].text(), expected.text());
 }
 
-struct Sizes {
+struct RecurrentSizes {
   Dtype dtype;
   int64_t n, t, h;
   Type sequence(int64_t width) const { return {dtype, Shape{n, t, width * h}}; }
@@ -37,40 +38,40 @@ struct Sizes {
 };
 
 // The sizes of a sequence [N,T,width H].
-Sizes sizes_of(const Type& sequence, int64_t width) {
+RecurrentSizes sizes_of(const Type& sequence, int64_t width) {
   if (sequence.shape.rank() != 3 || (sequence.dtype != Dtype::f32 && sequence.dtype != Dtype::f64) || sequence.shape[1] < 1 ||
       sequence.shape[2] < width || sequence.shape[2] % width != 0)
-    refuse("takes sequences", sequence.text(),
-           "f32 or f64, examples x steps x features" + (width > 1 ? ", " + std::to_string(width) + " for each unit" : ""));
+    refuse_recurrent("takes sequences", sequence.text(),
+                     "f32 or f64, examples x steps x features" + (width > 1 ? ", " + std::to_string(width) + " for each unit" : ""));
   return {sequence.dtype, sequence.shape[0], sequence.shape[1], sequence.shape[2] / width};
 }
 
 std::vector<Type> infer_lstm(const OpCall& call) {
-  const Sizes s = sizes_of(call.inputs[0], 4);
-  require(call, 1, s.weight(4), "recurrent weight");
-  require(call, 2, s.state(), "first state h0");
-  require(call, 3, s.state(), "first state c0");
-  require(call, 4, s.mask(), "mask");
+  const RecurrentSizes s = sizes_of(call.inputs[0], 4);
+  require_recurrent(call, 1, s.weight(4), "recurrent weight");
+  require_recurrent(call, 2, s.state(), "first state h0");
+  require_recurrent(call, 3, s.state(), "first state c0");
+  require_recurrent(call, 4, s.mask(), "mask");
   return {s.sequence(1), s.sequence(1), s.sequence(4)};
 }
 
 std::vector<Type> infer_lstm_grad(const OpCall& call) {
-  const Sizes s = sizes_of(call.inputs[4], 4);
-  require(call, 0, s.sequence(1), "gradient");
-  require(call, 1, s.sequence(1), "gradient");
-  require(call, 2, s.weight(4), "recurrent weight");
-  require(call, 3, s.sequence(1), "states");
-  require(call, 5, s.state(), "first state c0");
-  require(call, 6, s.mask(), "mask");
+  const RecurrentSizes s = sizes_of(call.inputs[4], 4);
+  require_recurrent(call, 0, s.sequence(1), "gradient");
+  require_recurrent(call, 1, s.sequence(1), "gradient");
+  require_recurrent(call, 2, s.weight(4), "recurrent weight");
+  require_recurrent(call, 3, s.sequence(1), "states");
+  require_recurrent(call, 5, s.state(), "first state c0");
+  require_recurrent(call, 6, s.mask(), "mask");
   return {s.sequence(4), s.state(), s.state()};
 }
 
 std::vector<Type> infer_gru(const OpCall& call) {
-  const Sizes s = sizes_of(call.inputs[0], 3);
-  require(call, 1, s.weight(3), "recurrent weight");
-  require(call, 2, {s.dtype, Shape{s.h}}, "recurrent bias");
-  require(call, 3, s.state(), "first state h0");
-  require(call, 4, s.mask(), "mask");
+  const RecurrentSizes s = sizes_of(call.inputs[0], 3);
+  require_recurrent(call, 1, s.weight(3), "recurrent weight");
+  require_recurrent(call, 2, {s.dtype, Shape{s.h}}, "recurrent bias");
+  require_recurrent(call, 3, s.state(), "first state h0");
+  require_recurrent(call, 4, s.mask(), "mask");
   if (call.inputs.size() > 2 && call.present[2] && attr_string(call.attrs, kReset) == "before")
     throw Error(ErrorKind::model,
                 {.what = "the recurrent bias is only for reset = after", .hint = "leave the third operand out, or take reset = after"});
@@ -78,39 +79,39 @@ std::vector<Type> infer_gru(const OpCall& call) {
 }
 
 std::vector<Type> infer_gru_grad(const OpCall& call) {
-  const Sizes s = sizes_of(call.inputs[3], 4);
-  require(call, 0, s.sequence(1), "gradient");
-  require(call, 1, s.weight(3), "recurrent weight");
-  require(call, 2, s.sequence(1), "states");
-  require(call, 4, s.state(), "first state h0");
-  require(call, 5, s.mask(), "mask");
+  const RecurrentSizes s = sizes_of(call.inputs[3], 4);
+  require_recurrent(call, 0, s.sequence(1), "gradient");
+  require_recurrent(call, 1, s.weight(3), "recurrent weight");
+  require_recurrent(call, 2, s.sequence(1), "states");
+  require_recurrent(call, 4, s.state(), "first state h0");
+  require_recurrent(call, 5, s.mask(), "mask");
   return {s.sequence(4), s.state()};
 }
 
 std::vector<Type> infer_rnn(const OpCall& call) {
-  const Sizes s = sizes_of(call.inputs[0], 1);
-  require(call, 1, s.weight(1), "recurrent weight");
-  require(call, 2, s.state(), "first state h0");
-  require(call, 3, s.mask(), "mask");
+  const RecurrentSizes s = sizes_of(call.inputs[0], 1);
+  require_recurrent(call, 1, s.weight(1), "recurrent weight");
+  require_recurrent(call, 2, s.state(), "first state h0");
+  require_recurrent(call, 3, s.mask(), "mask");
   return {s.sequence(1)};
 }
 
 std::vector<Type> infer_rnn_grad(const OpCall& call) {
-  const Sizes s = sizes_of(call.inputs[2], 1);
-  require(call, 0, s.sequence(1), "gradient");
-  require(call, 1, s.weight(1), "recurrent weight");
-  require(call, 3, s.mask(), "mask");
+  const RecurrentSizes s = sizes_of(call.inputs[2], 1);
+  require_recurrent(call, 0, s.sequence(1), "gradient");
+  require_recurrent(call, 1, s.weight(1), "recurrent weight");
+  require_recurrent(call, 3, s.mask(), "mask");
   return {s.sequence(1), s.state()};
 }
 
 std::vector<Type> infer_weight(const OpCall& call) {
-  const Sizes s = sizes_of(call.inputs[1], 1);
+  const RecurrentSizes s = sizes_of(call.inputs[1], 1);
   const bool plain = attr_string(call.attrs, kAnyReset) == "none";
   const Type& d = call.inputs[0];
-  if (plain && d.shape.rank() == 3) require(call, 0, {s.dtype, Shape{s.n, s.t, d.shape[2]}}, "gradient");
-  else require(call, 0, s.sequence(4), "gradient");
-  require(call, 2, s.state(), "first state h0");
-  require(call, 3, s.sequence(4), "gates");
+  if (plain && d.shape.rank() == 3) require_recurrent(call, 0, {s.dtype, Shape{s.n, s.t, d.shape[2]}}, "gradient");
+  else require_recurrent(call, 0, s.sequence(4), "gradient");
+  require_recurrent(call, 2, s.state(), "first state h0");
+  require_recurrent(call, 3, s.sequence(4), "gates");
   return {{s.dtype, Shape{s.h, plain ? d.shape[2] : 3 * s.h}}};
 }
 
@@ -123,20 +124,21 @@ size_t store_params(const RecurrentParams& values, void* out) {
   return sizeof values;
 }
 
-size_t params_lstm(const OpCall& call, void* out) { return store_params({.reverse = attr_bool(call.attrs, kReverse)}, out); }
+size_t params_lstm(const OpCall& call, void* out) { return store_params({.reverse = attr_bool(call.attrs, kRecurrentReverse)}, out); }
 
 size_t params_gru(const OpCall& call, void* out) {
-  return store_params({.reverse = attr_bool(call.attrs, kReverse), .reset = reset_of(attr_string(call.attrs, kReset))}, out);
+  return store_params({.reverse = attr_bool(call.attrs, kRecurrentReverse), .reset = reset_of(attr_string(call.attrs, kReset))}, out);
 }
 
 size_t params_rnn(const OpCall& call, void* out) {
-  const bool relu = attr_string(call.attrs, kActivation) == "relu";
+  const bool relu = attr_string(call.attrs, kRecurrentActivation) == "relu";
   return store_params(
-      {.reverse = attr_bool(call.attrs, kReverse), .activation = relu ? RecurrentActivation::relu : RecurrentActivation::tanh}, out);
+      {.reverse = attr_bool(call.attrs, kRecurrentReverse), .activation = relu ? RecurrentActivation::relu : RecurrentActivation::tanh},
+      out);
 }
 
 size_t params_weight(const OpCall& call, void* out) {
-  return store_params({.reverse = attr_bool(call.attrs, kReverse), .reset = reset_of(attr_string(call.attrs, kAnyReset))}, out);
+  return store_params({.reverse = attr_bool(call.attrs, kRecurrentReverse), .reset = reset_of(attr_string(call.attrs, kAnyReset))}, out);
 }
 
 Value operand(Graph& graph, const Node& node, size_t i) { return i < node.inputs.size() ? node.in(graph, i) : Value(); }
@@ -167,7 +169,7 @@ std::vector<Value> vjp_lstm(Graph& graph, const Node& node, std::span<const Valu
 }
 
 // Units [first, last) times H of a sequence.
-Value part(Value sequence, int64_t first, int64_t last, int64_t h) {
+Value recurrent_part(Value sequence, int64_t first, int64_t last, int64_t h) {
   Json attrs = Json::object();
   const int64_t start[] = {0, 0, first * h}, stop[] = {sequence.shape()[0], sequence.shape()[1], last * h};
   attrs.set("start", ints_json(start));
@@ -184,8 +186,8 @@ std::vector<Value> vjp_gru(Graph& graph, const Node& node, std::span<const Value
   const Value weight =
       graph.apply("recurrent_grad_weight", {back[0], h, h0, reset == "before" ? gates : Value()}, weight_attributes(node, reset.c_str()));
   const int64_t units = h.shape()[2];
-  const Value dbias = bias ? reduce_sum(part(back[0], 3, 4, units), {0, 1}) : Value();
-  return fitted({part(back[0], 0, 3, units), weight, dbias, h0 ? back[1] : Value(), Value()}, node);
+  const Value dbias = bias ? reduce_sum(recurrent_part(back[0], 3, 4, units), {0, 1}) : Value();
+  return fitted({recurrent_part(back[0], 0, 3, units), weight, dbias, h0 ? back[1] : Value(), Value()}, node);
 }
 
 std::vector<Value> vjp_rnn(Graph& graph, const Node& node, std::span<const Value> grads) {
@@ -224,12 +226,12 @@ double flops_weight(const OpCall& call) {
 
 // --- steps as examples ---
 
-constexpr Option kSteps = {"steps", "integer", nullptr, "of each example", {.low = 1}};
-constexpr Option kUnfold[] = {kSteps};
+constexpr Option kRecurrentSteps = {"steps", "integer", nullptr, "of each example", {.low = 1}};
+constexpr Option kUnfold[] = {kRecurrentSteps};
 
 std::vector<Type> infer_fold(const OpCall& call) {
   const Type& x = call.inputs[0];
-  if (x.shape.rank() < 2) refuse("folds examples x steps", x.text(), "two dimensions or more");
+  if (x.shape.rank() < 2) refuse_recurrent("folds examples x steps", x.text(), "two dimensions or more");
   std::vector<int64_t> dims = x.shape.vector();
   dims[1] *= dims[0];  // no more than a shape's elements, which are counted
   dims.erase(dims.begin());
@@ -238,8 +240,9 @@ std::vector<Type> infer_fold(const OpCall& call) {
 
 std::vector<Type> infer_unfold(const OpCall& call) {
   const Type& x = call.inputs[0];
-  const int64_t steps = attr_int(call.attrs, kSteps);
-  if (x.shape.rank() < 1 || x.shape[0] % steps != 0) refuse("cannot be cut into steps", x.text(), "a multiple of " + std::to_string(steps));
+  const int64_t steps = attr_int(call.attrs, kRecurrentSteps);
+  if (x.shape.rank() < 1 || x.shape[0] % steps != 0)
+    refuse_recurrent("cannot be cut into steps", x.text(), "a multiple of " + std::to_string(steps));
   std::vector<int64_t> dims = x.shape.vector();
   dims[0] /= steps;
   dims.insert(dims.begin() + 1, steps);
@@ -268,7 +271,7 @@ bool alias_fold(const OpCall&, const View& in, View* out) {
 }
 
 bool alias_unfold(const OpCall& call, const View& in, View* out) {
-  const int64_t steps = attr_int(call.attrs, kSteps);
+  const int64_t steps = attr_int(call.attrs, kRecurrentSteps);
   *out = in;
   out->rank = in.rank + 1;
   for (int d = in.rank; d > 1; --d) out->dims[d] = in.dims[d - 1], out->strides[d] = in.strides[d - 1];
@@ -277,7 +280,7 @@ bool alias_unfold(const OpCall& call, const View& in, View* out) {
   return true;
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kRecurrentOps[] = {
     {.name = "fold_steps",
      .doc = "Examples x steps x ... as rows: each step of each example is one.",
      .infer = infer_fold,
@@ -388,6 +391,6 @@ constexpr OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_recurrent;
-const OpList ops_recurrent = op_list(kOps);
+const OpList ops_recurrent = op_list(kRecurrentOps);
 
 }  // namespace perigee

@@ -11,11 +11,12 @@ namespace perigee {
 namespace {
 
 constexpr Option kAxes = {"axes", "list of integers", "all", "that are reduced; below 0 from the end"};
-constexpr Option kKeep = {"keep", "boolean", "false", "reduced dimensions stay, with size 1"};
-constexpr Option kAxis = {"axis", "integer", "-1", "below 0 from the end"};
+constexpr Option kReduceKeep = {"keep", "boolean", "false", "reduced dimensions stay, with size 1"};
+constexpr Option kReduceAxis = {"axis", "integer", "-1", "below 0 from the end"};
 constexpr Option kExclusive = {"exclusive", "boolean", "false", "a sum does not count its own element"};
-constexpr Option kReverse = {"reverse", "boolean", "false", "from the end"};
-constexpr Option kReduction[] = {kAxes, kKeep}, kArg[] = {kAxis, kKeep}, kCumulative[] = {kAxis, kExclusive, kReverse};
+constexpr Option kReduceReverse = {"reverse", "boolean", "false", "from the end"};
+constexpr Option kReduction[] = {kAxes, kReduceKeep}, kArg[] = {kReduceAxis, kReduceKeep},
+                 kCumulative[] = {kReduceAxis, kExclusive, kReduceReverse};
 
 uint32_t axes_mask(const OpCall& call) {
   const Type& type = call.inputs[0];
@@ -34,13 +35,13 @@ Shape reduced_shape(const Shape& shape, uint32_t mask, bool keep) {
   return Shape(dims);
 }
 
-bool keeps(const OpCall& call) { return attr_bool(call.attrs, kKeep); }
+bool reduce_keeps(const OpCall& call) { return attr_bool(call.attrs, kReduceKeep); }
 
 std::vector<Type> infer_reduce(const OpCall& call) {
   const Type& x = call.inputs[0];
   if (x.dtype == Dtype::boolean)
     throw Error(ErrorKind::model, {.what = "cannot reduce this dtype", .got = x.text(), .expected = "a number", .hint = "cast it"});
-  return {{x.dtype, reduced_shape(x.shape, axes_mask(call), keeps(call))}};
+  return {{x.dtype, reduced_shape(x.shape, axes_mask(call), reduce_keeps(call))}};
 }
 
 // An empty dimension has no extreme.
@@ -53,7 +54,7 @@ std::vector<Type> infer_extreme(const OpCall& call) {
   return result;
 }
 
-uint32_t arg_mask(const OpCall& call) { return 1u << axis_of(attr_int(call.attrs, kAxis), call.inputs[0]); }
+uint32_t arg_mask(const OpCall& call) { return 1u << axis_of(attr_int(call.attrs, kReduceAxis), call.inputs[0]); }
 
 std::vector<Type> infer_arg(const OpCall& call) {
   const Shape& shape = call.inputs[0].shape;
@@ -61,11 +62,11 @@ std::vector<Type> infer_arg(const OpCall& call) {
   for (int i = 0; i < shape.rank(); ++i)
     if ((mask >> i & 1u) && shape[i] == 0)
       throw Error(ErrorKind::model, {.what = "no largest or smallest of 0 elements", .got = call.inputs[0].text()});
-  return {{Dtype::i64, reduced_shape(shape, mask, keeps(call))}};
+  return {{Dtype::i64, reduced_shape(shape, mask, reduce_keeps(call))}};
 }
 
 std::vector<Type> infer_cumulative(const OpCall& call) {
-  axis_of(attr_int(call.attrs, kAxis), call.inputs[0]);
+  axis_of(attr_int(call.attrs, kReduceAxis), call.inputs[0]);
   return {call.inputs[0]};
 }
 
@@ -90,24 +91,24 @@ Sliced sliced_arg(const OpCall& call, std::span<const Sliced> inputs) { return s
 
 Sliced sliced_cumulative(const OpCall& call, std::span<const Sliced> inputs) {
   if (inputs[0] == Sliced::partial) return Sliced::partial;
-  return sliced_rows(inputs[0], axis_of(attr_int(call.attrs, kAxis), call.inputs[0]) == 0);
+  return sliced_rows(inputs[0], axis_of(attr_int(call.attrs, kReduceAxis), call.inputs[0]) == 0);
 }
 
 size_t reduce_params(const OpCall& call, void* out) {
-  const ReduceParams params{axes_mask(call), keeps(call)};
+  const ReduceParams params{axes_mask(call), reduce_keeps(call)};
   std::memcpy(out, &params, sizeof params);
   return sizeof params;
 }
 
 size_t arg_params(const OpCall& call, void* out) {
-  const ReduceParams params{arg_mask(call), keeps(call)};
+  const ReduceParams params{arg_mask(call), reduce_keeps(call)};
   std::memcpy(out, &params, sizeof params);
   return sizeof params;
 }
 
 size_t cumulative_params(const OpCall& call, void* out) {
-  const CumulativeParams params{axis_of(attr_int(call.attrs, kAxis), call.inputs[0]), attr_bool(call.attrs, kExclusive),
-                                attr_bool(call.attrs, kReverse)};
+  const CumulativeParams params{axis_of(attr_int(call.attrs, kReduceAxis), call.inputs[0]), attr_bool(call.attrs, kExclusive),
+                                attr_bool(call.attrs, kReduceReverse)};
   std::memcpy(out, &params, sizeof params);
   return sizeof params;
 }
@@ -171,11 +172,11 @@ std::vector<Value> prod_vjp(Graph& graph, const Node& node, std::span<const Valu
 
 std::vector<Value> cumulative_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   Json attrs = node.attrs;
-  attrs.set("reverse", !attr_bool(node.attrs, kReverse));
+  attrs.set("reverse", !attr_bool(node.attrs, kReduceReverse));
   return {graph.apply("cumulative_sum", {grads[0]}, std::move(attrs))};
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kReduceOps[] = {
     {.name = "reduce_sum",
      .doc = "The sum over axes.",
      .attributes = {.options = kReduction},
@@ -250,6 +251,6 @@ constexpr OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_reduce;
-const OpList ops_reduce = op_list(kOps);
+const OpList ops_reduce = op_list(kReduceOps);
 
 }  // namespace perigee

@@ -16,14 +16,14 @@ constexpr Option kHeads = {"heads", "integer", "0", "the first so many heads tur
 constexpr Option kOffset = {"offset", "integer", "0", "position of the first step"};
 constexpr Option kInterleaved = {"interleaved", "boolean", "false", "pairs are neighbours, else one of each half"};
 constexpr Option kInverse = {"inverse", "boolean", "false", "turns back"};
-constexpr Option kOptions[] = {kTheta, kWidth, kHeads, kOffset, kInterleaved, kInverse};
+constexpr Option kRotaryOptions[] = {kTheta, kWidth, kHeads, kOffset, kInterleaved, kInverse};
 
 int64_t width_of(const OpCall& call) {
   const int64_t width = attr_int(call.attrs, kWidth);
   return width > 0 ? width : call.inputs[0].shape[3];
 }
 
-std::vector<Type> infer(const OpCall& call) {
+std::vector<Type> infer_rotary(const OpCall& call) {
   const Type& x = call.inputs[0];
   if (x.shape.rank() != 4 || !is_floating(x.dtype))
     throw Error(ErrorKind::model,
@@ -44,7 +44,7 @@ std::vector<Type> infer(const OpCall& call) {
   return {x};
 }
 
-size_t params(const OpCall& call, void* out) {
+size_t rotary_params(const OpCall& call, void* out) {
   const int64_t heads = attr_int(call.attrs, kHeads);
   const RotaryParams params{.theta = attr_number(call.attrs, kTheta),
                             .width = width_of(call),
@@ -56,7 +56,7 @@ size_t params(const OpCall& call, void* out) {
   return sizeof params;
 }
 
-std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
+std::vector<Value> rotary_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   Json back = node.attrs.is_null() ? Json::object() : node.attrs;
   back.set("inverse", !attr_bool(node, "inverse"));
   const Value operands[] = {grads[0], node.inputs.size() > 1 ? node.in(graph, 1) : Value()};
@@ -65,27 +65,27 @@ std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> gr
   return flows;
 }
 
-Sliced sliced(const OpCall& call, std::span<const Sliced> inputs) {
+Sliced rotary_sliced(const OpCall& call, std::span<const Sliced> inputs) {
   if (inputs.size() > 1 && call.present[1] && inputs[1] != inputs[0]) return Sliced::mixed;
   return inputs[0];
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kRotaryOps[] = {
     {.name = "rotary",
      .doc = "Heads of features [n, steps, heads, features] with pairs turned by angles that grow with the step. Optional: each "
             "example's position of step 0 [n].",
-     .attributes = {.options = kOptions},
+     .attributes = {.options = kRotaryOptions},
      .max_inputs = 2,
-     .infer = infer,
-     .vjp = vjp,
-     .sliced = sliced,
-     .params = params,
+     .infer = infer_rotary,
+     .vjp = rotary_vjp,
+     .sliced = rotary_sliced,
+     .params = rotary_params,
      .operand_dtypes = OperandDtypes::labels,
      .precision = Precision::follows}};
 
 }  // namespace
 
 extern const OpList ops_rotary;
-const OpList ops_rotary = op_list(kOps);
+const OpList ops_rotary = op_list(kRotaryOps);
 
 }  // namespace perigee

@@ -17,12 +17,12 @@ namespace perigee {
 namespace {
 
 constexpr Option kCarries = {"carries", "integer", nullptr, "values that go from step to step", {.low = 0}};
-constexpr Option kSteps = {"steps", "integer", nullptr, "sequences that are read step by step", {.low = 0}};
+constexpr Option kScanSteps = {"steps", "integer", nullptr, "sequences that are read step by step", {.low = 0}};
 constexpr Option kFixed = {"fixed", "integer", nullptr, "values by example that all steps share", {.low = 0}};
 constexpr Option kResults = {"results", "integer", nullptr, "sequences that are written step by step", {.low = 0}};
 constexpr Option kLength = {"length", "integer", nullptr, "steps", {.low = 1}};
-constexpr Option kReverse = {"reverse", "boolean", "false", "from the last step to the first"};
-constexpr Option kOptions[] = {kCarries, kSteps, kFixed, kResults, kLength, kReverse};
+constexpr Option kScanReverse = {"reverse", "boolean", "false", "from the last step to the first"};
+constexpr Option kScanOptions[] = {kCarries, kScanSteps, kFixed, kResults, kLength, kScanReverse};
 
 ScanLayout layout_of(const OpCall& call) { return scan_layout(call.attrs, *call.body, call.inputs.size()); }
 
@@ -34,7 +34,7 @@ Type over_steps(const Type& step, int64_t length) {
 
 const Type& output_type(const Graph& body, const std::string& name) { return body.type(body_output(body, name)); }
 
-std::vector<Type> infer(const OpCall& call) {
+std::vector<Type> infer_scan(const OpCall& call) {
   const ScanLayout layout = layout_of(call);
   const Graph& body = *call.body;
   std::vector<Type> types;
@@ -53,7 +53,7 @@ Sliced of_sum(const OpCall& call, int i) {
   return analyze_slices(*call.body).values[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)];
 }
 
-Sliced sliced(const OpCall& call, std::span<const Sliced> inputs) {
+Sliced scan_sliced(const OpCall& call, std::span<const Sliced> inputs) {
   const int by_example = layout_of(call).operand_of_weight(0);
   Sliced result = Sliced::whole;
   for (int i = 0; i < static_cast<int>(inputs.size()); ++i) {
@@ -65,14 +65,14 @@ Sliced sliced(const OpCall& call, std::span<const Sliced> inputs) {
   return result == Sliced::batch && !analyze_slices(*call.body).sliceable ? Sliced::mixed : result;
 }
 
-Sliced sliced_output(const OpCall& call, std::span<const Sliced> inputs, int output) {
-  const Sliced all = sliced(call, inputs);
+Sliced scan_sliced_output(const OpCall& call, std::span<const Sliced> inputs, int output) {
+  const Sliced all = scan_sliced(call, inputs);
   const ScanLayout layout = layout_of(call);
   const bool sum = output >= layout.sum(0) && output < layout.before(0);
   return all == Sliced::batch && sum ? of_sum(call, output - layout.sum(0)) : all;
 }
 
-double flops(const OpCall& call) {
+double scan_flops(const OpCall& call) {
   double sum = 0;
   for (const Node& node : call.body->nodes()) {
     if (is_leaf(node)) continue;
@@ -279,30 +279,30 @@ class Backward {
   std::vector<std::pair<int, Value>> step_flows_, shared_flows_;
 };
 
-std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> grads) { return Backward(graph, node, grads).run(); }
+std::vector<Value> scan_vjp(Graph& graph, const Node& node, std::span<const Value> grads) { return Backward(graph, node, grads).run(); }
 
-constexpr OpDef kOps[] = {{.name = "scan",
-                           .doc = "A loop over steps whose body is a graph: what is carried first, sequences, values that steps share.",
-                           .attributes = {.options = kOptions},
-                           .min_inputs = 1,
-                           .max_inputs = -1,
-                           .infer = infer,
-                           .vjp = vjp,
-                           .sliced = sliced,
-                           .sliced_output = sliced_output,
-                           .flops = flops,
-                           .internal = true,
-                           .loop = true}};
+constexpr OpDef kScanOps[] = {{.name = "scan",
+                               .doc = "A loop over steps whose body is a graph: what is carried first, sequences, values that steps share.",
+                               .attributes = {.options = kScanOptions},
+                               .min_inputs = 1,
+                               .max_inputs = -1,
+                               .infer = infer_scan,
+                               .vjp = scan_vjp,
+                               .sliced = scan_sliced,
+                               .sliced_output = scan_sliced_output,
+                               .flops = scan_flops,
+                               .internal = true,
+                               .loop = true}};
 
 }  // namespace
 
 ScanLayout scan_layout(const Json& attrs, const Graph& body, size_t operands) {
   ScanLayout layout{.carries = static_cast<int>(attr_int(attrs, kCarries)),
-                    .steps = static_cast<int>(attr_int(attrs, kSteps)),
+                    .steps = static_cast<int>(attr_int(attrs, kScanSteps)),
                     .fixed = static_cast<int>(attr_int(attrs, kFixed)),
                     .results = static_cast<int>(attr_int(attrs, kResults)),
                     .length = attr_int(attrs, kLength),
-                    .reverse = attr_bool(attrs, kReverse)};
+                    .reverse = attr_bool(attrs, kScanReverse)};
   layout.weights = static_cast<int>(operands) - layout.operand_of_weight(0);
   layout.sums = static_cast<int>(body.outputs().size()) - layout.carries - layout.results;
   assert(layout.weights >= 0 && layout.sums >= 0);
@@ -310,6 +310,6 @@ ScanLayout scan_layout(const Json& attrs, const Graph& body, size_t operands) {
 }
 
 extern const OpList ops_scan;
-const OpList ops_scan = op_list(kOps);
+const OpList ops_scan = op_list(kScanOps);
 
 }  // namespace perigee

@@ -11,20 +11,20 @@
 namespace perigee {
 namespace {
 
-constexpr Option kShape = {"shape", "list of integers", nullptr, "sizes by dimension; -1 for one of them: what is left", {.low = -1}};
+constexpr Option kOpShape = {"shape", "list of integers", nullptr, "sizes by dimension; -1 for one of them: what is left", {.low = -1}};
 constexpr Option kOrder = {"order", "list of integers", "reversed", "the operand's dimensions; below 0 from the end"};
 constexpr Option kStart = {"start", "list of integers", "the beginning", "by dimension; below 0 from the end"};
 constexpr Option kStop = {"stop", "list of integers", "the end", "by dimension, not included; below 0 from the end"};
 constexpr Option kStep = {"step", "list of integers", "1", "by dimension", {.low = 1}};
-constexpr Option kAxis = {"axis", "integer", "0", "along which operands follow each other; below 0 from the end"};
+constexpr Option kShapeAxis = {"axis", "integer", "0", "along which operands follow each other; below 0 from the end"};
 constexpr Option kBefore = {"before", "list of integers", "0", "elements by dimension", {.low = 0}};
 constexpr Option kAfter = {"after", "list of integers", "0", "elements by dimension", {.low = 0}};
 constexpr Option kInterior = {"interior", "list of integers", "0", "between neighbours, by dimension", {.low = 0}};
-constexpr Option kValue = {"value", "number", "0", "of the elements around and between"};
-constexpr Option kReshape[] = {kShape}, kTranspose[] = {kOrder}, kSlice[] = {kStart, kStop, kStep}, kConcatenate[] = {kAxis};
-constexpr Option kPad[] = {kBefore, kAfter, kInterior, kValue};
+constexpr Option kShapeValue = {"value", "number", "0", "of the elements around and between"};
+constexpr Option kReshape[] = {kOpShape}, kTranspose[] = {kOrder}, kSlice[] = {kStart, kStop, kStep}, kConcatenate[] = {kShapeAxis};
+constexpr Option kPad[] = {kBefore, kAfter, kInterior, kShapeValue};
 
-[[noreturn]] void refuse(std::string what, std::string got, std::string expected = "") {
+[[noreturn]] void refuse_shape(std::string what, std::string got, std::string expected = "") {
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
 
@@ -34,7 +34,7 @@ Sliced sliced_rows_if(bool keeps_batch, Sliced input) { return input == Sliced::
 // --- reshape ---
 
 Shape reshaped(const OpCall& call) {
-  std::vector<int64_t> dims = attr_ints(call.attrs, kShape);
+  std::vector<int64_t> dims = attr_ints(call.attrs, kOpShape);
   const int64_t elements = call.inputs[0].shape.elements();
   const auto open = std::find(dims.begin(), dims.end(), -1);
   if (open != dims.end()) {
@@ -43,7 +43,7 @@ Shape reshaped(const OpCall& call) {
     *open = others > 0 ? elements / others : 0;
   }
   const Shape shape(dims);
-  if (shape.elements() != elements) refuse("cannot reshape", call.inputs[0].text(), "as many elements as " + shape.text() + " has");
+  if (shape.elements() != elements) refuse_shape("cannot reshape", call.inputs[0].text(), "as many elements as " + shape.text() + " has");
   return shape;
 }
 
@@ -99,10 +99,10 @@ std::vector<int64_t> order_of(const OpCall& call) {
   for (int64_t& axis : order) {
     if (axis < 0) axis += rank;
     if (axis < 0 || axis >= rank || seen[static_cast<size_t>(axis)])
-      refuse("the order is no permutation of the axes", call.inputs[0].text());
+      refuse_shape("the order is no permutation of the axes", call.inputs[0].text());
     seen[static_cast<size_t>(axis)] = true;
   }
-  if (static_cast<int>(order.size()) != rank) refuse("the order must name every axis once", call.inputs[0].text());
+  if (static_cast<int>(order.size()) != rank) refuse_shape("the order must name every axis once", call.inputs[0].text());
   return order;
 }
 
@@ -148,7 +148,7 @@ std::vector<Range> ranges_of(const OpCall& call) {
   const auto start = attr_ints(call.attrs, kStart), stop = attr_ints(call.attrs, kStop), step = attr_ints(call.attrs, kStep);
   const size_t rank = static_cast<size_t>(shape.rank());
   if (start.size() > rank || stop.size() > rank || step.size() > rank)
-    refuse("a slice has more dimensions than its operand", call.inputs[0].text());
+    refuse_shape("a slice has more dimensions than its operand", call.inputs[0].text());
   std::vector<Range> ranges;
   for (size_t i = 0; i < rank; ++i) {
     const int64_t size = shape[static_cast<int>(i)];
@@ -204,7 +204,7 @@ bool slice_alias(const OpCall& call, const View& in, View* out) {
 
 // --- concatenate ---
 
-int concatenate_axis(const OpCall& call) { return axis_of(attr_int(call.attrs, kAxis), call.inputs[0]); }
+int concatenate_axis(const OpCall& call) { return axis_of(attr_int(call.attrs, kShapeAxis), call.inputs[0]); }
 
 std::vector<Type> infer_concatenate(const OpCall& call) {
   const int axis = concatenate_axis(call);
@@ -212,8 +212,8 @@ std::vector<Type> infer_concatenate(const OpCall& call) {
   int64_t total = 0;
   for (const Type& type : call.inputs) {
     if (type.dtype != first.dtype || type.shape.rank() != first.shape.rank() || type.shape.with(axis, 0) != first.shape.with(axis, 0))
-      refuse("cannot concatenate along axis " + std::to_string(axis), type.text(), "like " + first.text());
-    if (__builtin_add_overflow(total, type.shape[axis], &total)) refuse("a dimension overflows", type.text());
+      refuse_shape("cannot concatenate along axis " + std::to_string(axis), type.text(), "like " + first.text());
+    if (__builtin_add_overflow(total, type.shape[axis], &total)) refuse_shape("a dimension overflows", type.text());
   }
   return {{first.dtype, first.shape.with(axis, total)}};
 }
@@ -255,7 +255,7 @@ size_t concatenate_params(const OpCall& call, void* out) {
 std::vector<int64_t> pad_list(const OpCall& call, const Option& option) {
   std::vector<int64_t> list = attr_ints(call.attrs, option);
   const size_t rank = static_cast<size_t>(call.inputs[0].shape.rank());
-  if (list.size() > rank) refuse(std::string("'") + option.name + "' has more dimensions than the operand", call.inputs[0].text());
+  if (list.size() > rank) refuse_shape(std::string("'") + option.name + "' has more dimensions than the operand", call.inputs[0].text());
   list.resize(rank, 0);
   return list;
 }
@@ -269,7 +269,7 @@ std::vector<Type> infer_pad(const OpCall& call) {
     int64_t total = 0;
     if (__builtin_mul_overflow(std::max<int64_t>(size - 1, 0), interior[i], &total) || __builtin_add_overflow(total, size, &total) ||
         __builtin_add_overflow(total, before[i], &total) || __builtin_add_overflow(total, after[i], &total))
-      refuse("a padded dimension overflows", x.text());
+      refuse_shape("a padded dimension overflows", x.text());
     dims.push_back(total);
   }
   return {{x.dtype, Shape(dims)}};
@@ -291,7 +291,7 @@ std::vector<Value> pad_vjp(Graph& graph, const Node& node, std::span<const Value
 }
 
 Sliced sliced_pad(const OpCall& call, std::span<const Sliced> inputs) {
-  const bool linear = attr_number(call.attrs, kValue) == 0;
+  const bool linear = attr_number(call.attrs, kShapeValue) == 0;
   if (inputs[0] == Sliced::partial && !linear) return Sliced::mixed;
   const auto before = pad_list(call, kBefore), after = pad_list(call, kAfter), interior = pad_list(call, kInterior);
   return sliced_rows_if(!before.empty() && before[0] + after[0] + interior[0] == 0, inputs[0]);
@@ -302,7 +302,7 @@ size_t pad_params(const OpCall& call, void* out) {
   const auto before = pad_list(call, kBefore), interior = pad_list(call, kInterior);
   std::copy(before.begin(), before.end(), params.before);
   std::copy(interior.begin(), interior.end(), params.interior);
-  params.value = attr_number(call.attrs, kValue);
+  params.value = attr_number(call.attrs, kShapeValue);
   std::memcpy(out, &params, sizeof params);
   return sizeof params;
 }
@@ -317,7 +317,7 @@ bool stop_gradient_alias(const OpCall&, const View& in, View* out) {
   return true;
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kShapeOps[] = {
     {.name = "reshape",
      .doc = "The elements in row-major order in another shape; one dimension may be -1.",
      .attributes = {.options = kReshape},
@@ -374,6 +374,6 @@ constexpr OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_shape;
-const OpList ops_shape = op_list(kOps);
+const OpList ops_shape = op_list(kShapeOps);
 
 }  // namespace perigee

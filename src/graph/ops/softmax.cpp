@@ -11,19 +11,19 @@
 namespace perigee {
 namespace {
 
-constexpr Option kAxis = {"axis", "integer", "-1", "below 0 from the end"};
-constexpr Option kSmoothing = {"label_smoothing", "number", "0", "so much of each class goes to all alike", {.low = 0, .high = 1}};
-constexpr Option kSoftmax[] = {kAxis}, kCrossEntropy[] = {kSmoothing};
+constexpr Option kSoftmaxAxis = {"axis", "integer", "-1", "below 0 from the end"};
+constexpr Option kSoftmaxSmoothing = {"label_smoothing", "number", "0", "so much of each class goes to all alike", {.low = 0, .high = 1}};
+constexpr Option kSoftmax[] = {kSoftmaxAxis}, kCrossEntropy[] = {kSoftmaxSmoothing};
 
-[[noreturn]] void refuse(std::string what, std::string got, std::string expected = "") {
+[[noreturn]] void refuse_softmax(std::string what, std::string got, std::string expected = "") {
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
 
 void check_real(const Type& type) {
-  if (type.dtype != Dtype::f32 && type.dtype != Dtype::f64) refuse("an operand's dtype does not fit", type.text(), "f32 or f64");
+  if (type.dtype != Dtype::f32 && type.dtype != Dtype::f64) refuse_softmax("an operand's dtype does not fit", type.text(), "f32 or f64");
 }
 
-int softmax_axis(const OpCall& call) { return axis_of(attr_int(call.attrs, kAxis), call.inputs[0]); }
+int softmax_axis(const OpCall& call) { return axis_of(attr_int(call.attrs, kSoftmaxAxis), call.inputs[0]); }
 
 std::vector<Type> infer_softmax(const OpCall& call) {
   check_real(call.inputs[0]);
@@ -63,8 +63,9 @@ Shape positions_of(const Type& logits) {
 }
 
 double smoothing_of(const OpCall& call) {
-  const double smoothing = attr_number(call.attrs, kSmoothing);
-  if (!(smoothing >= 0 && smoothing < 1)) refuse("label_smoothing out of range", std::to_string(smoothing), "0 <= label_smoothing < 1");
+  const double smoothing = attr_number(call.attrs, kSoftmaxSmoothing);
+  if (!(smoothing >= 0 && smoothing < 1))
+    refuse_softmax("label_smoothing out of range", std::to_string(smoothing), "0 <= label_smoothing < 1");
   return smoothing;
 }
 
@@ -73,11 +74,11 @@ std::vector<Type> infer_cross_entropy(const OpCall& call) {
   check_real(logits);
   smoothing_of(call);
   if (logits.shape.rank() < 2 || logits.shape[1] < 1)
-    refuse("logits need a dimension of examples and one of classes", logits.text(), "(N, C, ...)");
+    refuse_softmax("logits need a dimension of examples and one of classes", logits.text(), "(N, C, ...)");
   const Type classes{Dtype::i64, positions_of(logits)};
   if (labels != classes && labels != logits)
-    refuse("labels do not fit the logits " + logits.text(), labels.text(),
-           "classes " + classes.text() + " or distributions " + logits.text());
+    refuse_softmax("labels do not fit the logits " + logits.text(), labels.text(),
+                   "classes " + classes.text() + " or distributions " + logits.text());
   return {{logits.dtype, classes.shape}};
 }
 
@@ -115,7 +116,7 @@ std::vector<Value> cross_entropy_vjp(Graph& graph, const Node& node, std::span<c
   const Value logits = node.in(graph, 0), labels = node.in(graph, 1);
   std::vector<Value> result{graph.apply("cross_entropy_grad", {logits, labels, grads[0]}, node.attrs)};
   if (labels.dtype() == logits.dtype()) {
-    const double kept = 1 - attr_number(node.attrs, kSmoothing);
+    const double kept = 1 - attr_number(node.attrs, kSoftmaxSmoothing);
     result.push_back(log_probabilities(logits) * per_class(grads[0] * -kept));
   }
   return result;
@@ -125,7 +126,7 @@ std::vector<Value> cross_entropy_vjp(Graph& graph, const Node& node, std::span<c
 std::vector<Value> cross_entropy_grad_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   const Value logits = node.in(graph, 0), labels = node.in(graph, 1), g = per_class(node.in(graph, 2)), u = grads[0];
   const Value p = exp(log_probabilities(logits));
-  const double smoothing = attr_number(node.attrs, kSmoothing);
+  const double smoothing = attr_number(node.attrs, kSoftmaxSmoothing);
   const bool distributions = labels.dtype() == logits.dtype();
   const Value mass = distributions ? reduce_sum(labels, {1}, true) * (1 - smoothing) + smoothing : ones_like(g);
   const Value up = sum_along(u * p, 1);
@@ -145,7 +146,7 @@ Sliced sliced_losses(const OpCall& call, std::span<const Sliced> inputs) {
 
 double softmax_flops(const OpCall& call) { return 5.0 * static_cast<double>(call.inputs[0].shape.elements()); }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kSoftmaxOps[] = {
     {.name = "softmax",
      .doc = "exp(x) / sum(exp(x)) along axis.",
      .attributes = {.options = kSoftmax},
@@ -193,6 +194,6 @@ constexpr OpDef kOps[] = {
 }  // namespace
 
 extern const OpList ops_softmax;
-const OpList ops_softmax = op_list(kOps);
+const OpList ops_softmax = op_list(kSoftmaxOps);
 
 }  // namespace perigee

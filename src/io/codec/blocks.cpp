@@ -11,13 +11,13 @@
 namespace perigee {
 namespace {
 
-[[noreturn]] void damaged(const std::string& where, const char* codec, size_t at) {
+[[noreturn]] void blocks_damaged(const std::string& where, const char* codec, size_t at) {
   throw Error(ErrorKind::data, {.where = where, .what = std::string("the ") + codec + " data are damaged at byte " + std::to_string(at)});
 }
 
 unsigned byte_at(ConstBytes in, size_t at) { return std::to_integer<unsigned>(in[at]); }
 
-uint32_t little(ConstBytes in, size_t at, size_t bytes) {
+uint32_t blocks_little(ConstBytes in, size_t at, size_t bytes) {
   uint32_t value = 0;
   for (size_t i = 0; i < bytes; ++i) value |= byte_at(in, at + i) << (8 * i);
   return value;
@@ -46,38 +46,38 @@ void snappy_decompress(ConstBytes in, std::span<std::byte> out, const std::strin
   size_t at = 0, done = 0;
   uint64_t size = 0;
   for (unsigned shift = 0;; shift += 7, ++at) {
-    if (at >= in.size() || shift > 28) damaged(where, kName, at);
+    if (at >= in.size() || shift > 28) blocks_damaged(where, kName, at);
     size |= static_cast<uint64_t>(byte_at(in, at) & 127) << shift;
     if (byte_at(in, at) < 128) break;
   }
   ++at;
-  if (size != out.size()) damaged(where, kName, 0);
+  if (size != out.size()) blocks_damaged(where, kName, 0);
   while (at < in.size()) {
     const unsigned tag = byte_at(in, at++), kind = tag & 3;
     if (kind == 0) {
       size_t count = tag >> 2;
       if (count >= 60) {
         const size_t bytes = count - 59;
-        if (in.size() - at < bytes) damaged(where, kName, at);
-        count = little(in, at, bytes);
+        if (in.size() - at < bytes) blocks_damaged(where, kName, at);
+        count = blocks_little(in, at, bytes);
         at += bytes;
       }
       ++count;
-      if (in.size() - at < count || out.size() - done < count) damaged(where, kName, at);
+      if (in.size() - at < count || out.size() - done < count) blocks_damaged(where, kName, at);
       std::memcpy(out.data() + done, in.data() + at, count);
       at += count, done += count;
       continue;
     }
     const size_t bytes = kind == 1 ? 1 : kind == 2 ? 2 : 4;
-    if (in.size() - at < bytes) damaged(where, kName, at);
+    if (in.size() - at < bytes) blocks_damaged(where, kName, at);
     const size_t count = kind == 1 ? (tag >> 2 & 7) + 4 : (tag >> 2) + 1;
-    const size_t distance = kind == 1 ? (tag >> 5) << 8 | byte_at(in, at) : little(in, at, bytes);
+    const size_t distance = kind == 1 ? (tag >> 5) << 8 | byte_at(in, at) : blocks_little(in, at, bytes);
     at += bytes;
-    if (distance == 0 || distance > done || out.size() - done < count) damaged(where, kName, at);
+    if (distance == 0 || distance > done || out.size() - done < count) blocks_damaged(where, kName, at);
     copy_back(out.data() + done, distance, count);
     done += count;
   }
-  if (done != out.size()) damaged(where, kName, at);
+  if (done != out.size()) blocks_damaged(where, kName, at);
 }
 
 // --- LZ4: lz4_Block_format.md, lz4_Frame_format.md of lz4/lz4 ------------------------------------------------------------------
@@ -93,7 +93,7 @@ size_t lz4_block(ConstBytes in, std::span<std::byte> out, size_t done, const std
     size_t count = base;
     if (base != 15) return count;
     for (unsigned more = 255; more == 255; count += more) {
-      if (at >= in.size()) damaged(where, kLz4, at);
+      if (at >= in.size()) blocks_damaged(where, kLz4, at);
       more = byte_at(in, at++);
     }
     return count;
@@ -101,15 +101,15 @@ size_t lz4_block(ConstBytes in, std::span<std::byte> out, size_t done, const std
   while (at < in.size()) {
     const unsigned token = byte_at(in, at++);
     const size_t literals = length(token >> 4);
-    if (in.size() - at < literals || out.size() - done < literals) damaged(where, kLz4, at);
+    if (in.size() - at < literals || out.size() - done < literals) blocks_damaged(where, kLz4, at);
     if (literals > 0) std::memcpy(out.data() + done, in.data() + at, literals);
     at += literals, done += literals;
     if (at == in.size()) return done;  // the last sequence has literals alone
-    if (in.size() - at < 2) damaged(where, kLz4, at);
-    const size_t distance = little(in, at, 2);
+    if (in.size() - at < 2) blocks_damaged(where, kLz4, at);
+    const size_t distance = blocks_little(in, at, 2);
     at += 2;
     const size_t count = length(token & 15) + 4;
-    if (distance == 0 || distance > done || out.size() - done < count) damaged(where, kLz4, at);
+    if (distance == 0 || distance > done || out.size() - done < count) blocks_damaged(where, kLz4, at);
     copy_back(out.data() + done, distance, count);
     done += count;
   }
@@ -120,32 +120,32 @@ size_t lz4_block(ConstBytes in, std::span<std::byte> out, size_t done, const std
 
 void lz4_block_decompress(ConstBytes in, std::span<std::byte> out, const std::string& where) {
   if (in.empty() && out.empty()) return;
-  if (lz4_block(in, out, 0, where) != out.size()) damaged(where, kLz4, in.size());
+  if (lz4_block(in, out, 0, where) != out.size()) blocks_damaged(where, kLz4, in.size());
 }
 
 void lz4_frame_decompress(ConstBytes in, std::span<std::byte> out, const std::string& where) {
-  if (in.size() < 7 || little(in, 0, 4) != 0x184D2204) damaged(where, kLz4, 0);
+  if (in.size() < 7 || blocks_little(in, 0, 4) != 0x184D2204) blocks_damaged(where, kLz4, 0);
   const unsigned flags = byte_at(in, 4);
   size_t at = 6 + ((flags & 8) != 0 ? 8 : 0) + ((flags & 1) != 0 ? 4 : 0) + 1, done = 0;
-  if (flags >> 6 != 1 || at > in.size()) damaged(where, kLz4, 4);
+  if (flags >> 6 != 1 || at > in.size()) blocks_damaged(where, kLz4, 4);
   for (;;) {
-    if (in.size() - at < 4) damaged(where, kLz4, at);
-    const uint32_t head = little(in, at, 4), size = head & 0x7fffffffu;
+    if (in.size() - at < 4) blocks_damaged(where, kLz4, at);
+    const uint32_t head = blocks_little(in, at, 4), size = head & 0x7fffffffu;
     at += 4;
     if (head == 0) break;
-    if (in.size() - at < size) damaged(where, kLz4, at);
+    if (in.size() - at < size) blocks_damaged(where, kLz4, at);
     if ((head & 0x80000000u) == 0) {
       done = lz4_block(in.subspan(at, size), out, done, where);
     } else {
-      if (out.size() - done < size) damaged(where, kLz4, at);
+      if (out.size() - done < size) blocks_damaged(where, kLz4, at);
       std::memcpy(out.data() + done, in.data() + at, size);
       done += size;
     }
     at += size;
     if ((flags & 16) != 0) at += 4;  // of the block, a checksum
-    if (at > in.size()) damaged(where, kLz4, in.size());
+    if (at > in.size()) blocks_damaged(where, kLz4, in.size());
   }
-  if (done != out.size()) damaged(where, kLz4, at);
+  if (done != out.size()) blocks_damaged(where, kLz4, at);
 }
 
 bool lz4_hadoop_decompress(ConstBytes in, std::span<std::byte> out, const std::string& where) {
@@ -185,7 +185,7 @@ void gzip_decompress(ConstBytes in, std::span<std::byte> out, const std::string&
     else if (ended || (status != Z_OK) || (stream.avail_in == given && stream.avail_out == room)) break;
   }
   ::inflateEnd(&stream);
-  if (!ended || at != in.size() || done != out.size()) damaged(where, "gzip", at);
+  if (!ended || at != in.size() || done != out.size()) blocks_damaged(where, "gzip", at);
 }
 
 void brotli_decompress(ConstBytes in, std::span<std::byte> out, const std::string& where) {
@@ -198,7 +198,7 @@ void brotli_decompress(ConstBytes in, std::span<std::byte> out, const std::strin
   size_t size = out.size();
   const int status =
       brotli.decompress(in.size(), reinterpret_cast<const uint8_t*>(in.data()), &size, reinterpret_cast<uint8_t*>(out.data()));
-  if (status != 1 || size != out.size()) damaged(where, "Brotli", 0);
+  if (status != 1 || size != out.size()) blocks_damaged(where, "Brotli", 0);
 }
 
 }  // namespace perigee

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kStep = size_t{1} << 30;  // zlib counts in 32 bits
 
-[[noreturn]] void damaged(const std::string& where, size_t offset, const std::string& what) {
+[[noreturn]] void compress_damaged(const std::string& where, size_t offset, const std::string& what) {
   throw Error(ErrorKind::data, {.where = where, .what = what + " at byte " + std::to_string(offset)});
 }
 
@@ -77,9 +77,9 @@ class Inflater {
       if (status == Z_OK && !starved) continue;
       if (status == Z_OK || status == Z_BUF_ERROR) {
         if (!starved) continue;
-        damaged(where, base + taken, "the compressed data end too early");
+        compress_damaged(where, base + taken, "the compressed data end too early");
       }
-      damaged(where, base + taken, std::string("the compressed data are damaged (") + (stream_.msg ? stream_.msg : "zlib") + ")");
+      compress_damaged(where, base + taken, std::string("the compressed data are damaged (") + (stream_.msg ? stream_.msg : "zlib") + ")");
     }
   }
 
@@ -106,7 +106,7 @@ Bytes gunzip(std::span<const std::byte> compressed, const std::string& where, ui
   size_t done = 0;
   do {
     if (compression_of(compressed.subspan(done)) != Compression::gzip)
-      damaged(where, done, done == 0 ? "not gzip data" : "something that is not gzip follows the compressed data");
+      compress_damaged(where, done, done == 0 ? "not gzip data" : "something that is not gzip follows the compressed data");
     done += inflater.run(compressed.subspan(done), out, where, done, limit);
     inflater.reset();
   } while (done < compressed.size());
@@ -154,8 +154,8 @@ Bytes unxz(std::span<const std::byte> compressed, const std::string& where, uint
     if (status == LZMA_MEM_ERROR || status == LZMA_MEMLIMIT_ERROR)
       throw Error(ErrorKind::resources, {.where = where, .what = "decompressing needs more memory than allowed (256 MiB)"});
     if (status == LZMA_BUF_ERROR && stream.avail_out == 0) continue;
-    if (status == LZMA_BUF_ERROR) damaged(where, offset, "the compressed data end too early");
-    damaged(where, offset, status == LZMA_FORMAT_ERROR ? "not xz data" : "the compressed data are damaged");
+    if (status == LZMA_BUF_ERROR) compress_damaged(where, offset, "the compressed data end too early");
+    compress_damaged(where, offset, status == LZMA_FORMAT_ERROR ? "not xz data" : "the compressed data are damaged");
   }
   if (!out.grow()) too_large(where, limit);
   return out.take();

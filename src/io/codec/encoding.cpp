@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kUsual[] = {"utf-8",  "utf-16",    "utf-16le", "utf-16be", "latin-1", "iso-8859-15", "windows-1252", "windows-1251",
                                   "koi8-r", "shift_jis", "euc-jp",   "euc-kr",   "big5",    "gb18030",     "ascii"};
-constexpr size_t kBlock = size_t{1} << 16;
+constexpr size_t kEncodingBlock = size_t{1} << 16;
 
 std::string lowered(std::string name) {
   for (char& c : name)
@@ -104,7 +104,7 @@ void TextDecoder::add_utf8(std::string& out, bool last) {
 }
 
 void TextDecoder::add_other(std::string& out, bool last) {
-  std::vector<char> block(kBlock);
+  std::vector<char> block(kEncodingBlock);
   char* from = rest_.data();
   size_t left = rest_.size();
   for (;;) {

@@ -7,8 +7,8 @@
 namespace perigee::hdf5 {
 namespace {
 
-constexpr int kMostDepth = 8, kMostLevels = 32;
-constexpr uint64_t kMostRank = 32, kMostMembers = 4096, kMostFilters = 32;
+constexpr int kMostDataSetDepth = 8, kMostDataSetLevels = 32;
+constexpr uint64_t kMostRank = 32, kMostDataSetMembers = 4096, kMostFilters = 32;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ std::string Headers::name_at(uint64_t& at, uint64_t end, bool padded) const {
 
 // Moves `at` behind the type.
 Type Headers::type(uint64_t& at, uint64_t end, int depth) const {
-  if (depth > kMostDepth || at >= end) file_.damaged("a type of the HDF5 file is too deep, or cut short", at);
+  if (depth > kMostDataSetDepth || at >= end) file_.damaged("a type of the HDF5 file is too deep, or cut short", at);
   const uint64_t begin = at, head = file_.number(at, 4), flags = head >> 8;
   const auto kind = static_cast<unsigned>(head & 15), version = static_cast<unsigned>(head >> 4 & 15);
   Type type{.size = file_.number(at + 4, 4)};
@@ -84,7 +84,7 @@ Type Headers::type(uint64_t& at, uint64_t end, int depth) const {
 
 Type Headers::compound(uint64_t& at, uint64_t end, unsigned version, unsigned count, size_t size, int depth) const {
   Type type{.kind = Type::Kind::compound, .size = size};
-  if (count > kMostMembers) file_.damaged("a type of the HDF5 file has too many members", at);
+  if (count > kMostDataSetMembers) file_.damaged("a type of the HDF5 file has too many members", at);
   const size_t width = size < 256 ? 1 : size < 65536 ? 2 : size < 1 << 24 ? 3 : 4;
   for (unsigned i = 0; i < count; ++i) {
     Member member{.name = name_at(at, end, version < 3)};
@@ -187,7 +187,7 @@ void Headers::chunked(uint64_t at, DataSet& set) const {
 }
 
 void Headers::chunk_nodes(uint64_t node, int level, DataSet& set) const {
-  if (level > kMostLevels) file_.damaged("the chunks of an HDF5 data set come back to themselves", node);
+  if (level > kMostDataSetLevels) file_.damaged("the chunks of an HDF5 data set come back to themselves", node);
   if (as_text(file_.bytes(node, 4)) != "TREE" || file_.number(node + 4, 1) != 1)
     file_.damaged("the tree of an HDF5 data set is none", node);
   const uint64_t own = file_.number(node + 5, 1), count = file_.number(node + 6, 2);

@@ -7,7 +7,7 @@
 namespace perigee::hdf5 {
 namespace {
 
-constexpr int kMostDepth = 32, kMostLevels = 16;
+constexpr int kMostHeadersDepth = 32, kMostHeadersLevels = 16;
 constexpr size_t kMostSets = 65536, kMostMessages = 65536;
 constexpr uint64_t kMostBlocks = 4096;  // of one header
 
@@ -42,7 +42,7 @@ uint64_t Headers::root() {
 }
 
 void Headers::visit(uint64_t header, const std::string& path, int depth) {
-  if (depth > kMostDepth) file_.damaged("the groups of the HDF5 file are too deep", header);
+  if (depth > kMostHeadersDepth) file_.damaged("the groups of the HDF5 file are too deep", header);
   if (!met_.insert(header).second) return;  // a second name of the same
   const std::vector<Message> list = messages(header);
   bool data = false;
@@ -150,7 +150,8 @@ void Headers::old_group(const Message& message, const std::string& path, int dep
 }
 
 void Headers::old_nodes(uint64_t node, uint64_t heap, uint64_t heap_size, const std::string& path, int depth, int level) {
-  if (level > kMostLevels || !met_.insert(node).second) file_.damaged("the tree of a group of the HDF5 file comes back to itself", node);
+  if (level > kMostHeadersLevels || !met_.insert(node).second)
+    file_.damaged("the tree of a group of the HDF5 file comes back to itself", node);
   if (as_text(file_.bytes(node, 4)) == "SNOD") {
     const uint64_t count = file_.number(node + 6, 2), width = 2 * file_.offset_size_ + 24;
     file_.bytes(node + 8, count * width);

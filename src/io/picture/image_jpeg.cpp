@@ -59,7 +59,7 @@ void jpeg_message(j_common_ptr info, int level) {
 }
 
 // The orientation in the segment of EXIF, if there is one before the picture.
-int orientation_of(std::span<const std::byte> bytes) {
+int image_jpeg_orientation_of(std::span<const std::byte> bytes) {
   const auto at = [&](size_t i) { return std::to_integer<size_t>(bytes[i]); };
   for (size_t i = 2; i + 4 <= bytes.size() && at(i) == 0xff;) {
     if (at(i + 1) == 0xff) {
@@ -158,7 +158,7 @@ ImagePart decode_jpeg(std::span<const std::byte> bytes, const std::string& where
   } end{library, info};
   if (!read_header(library, bytes, errors, info)) image_fails(where, std::string("the JPEG is damaged: ") + errors.message);
   check_image_size(where, info.image_width, info.image_height, bytes.size());
-  const int orientation = orientation_of(bytes);
+  const int orientation = image_jpeg_orientation_of(bytes);
   const bool inks = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
   info.out_color_space = inks ? JCS_CMYK : image.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
   info.mem->max_memory_to_use = 512l << 20;

@@ -30,7 +30,7 @@ const Png& png() {
 }
 
 // The orientation in the chunk of EXIF, if there is one before the pixels.
-int orientation_of(std::span<const std::byte> bytes) {
+int image_png_orientation_of(std::span<const std::byte> bytes) {
   for (size_t i = 8; i + 12 <= bytes.size();) {
     size_t length = 0;
     for (size_t k = 0; k < 4; ++k) length = length << 8 | std::to_integer<size_t>(bytes[i + k]);
@@ -62,7 +62,7 @@ void decode_png(std::span<const std::byte> bytes, const std::string& where, Pict
   if (!library.finish(&header, &black, image.pixels.data(), 0, nullptr) || header.warning_or_error != 0)
     image_fails(where, std::string("the PNG is damaged: ") + header.message);
   if (colours) pack_pixels(image, 3);
-  turn_upright(image, orientation_of(bytes));
+  turn_upright(image, image_png_orientation_of(bytes));
 }
 
 void decode_classes(std::span<const std::byte> bytes, const std::string& where, Picture& image) {

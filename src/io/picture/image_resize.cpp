@@ -105,12 +105,12 @@ ImagePart middle(int64_t height, int64_t width, const FitOptions& fit) {
   return {std::floor((h - rows) / 2), std::floor((w - columns) / 2), rows, columns};
 }
 
-ImagePart part_of(int64_t height, int64_t width, const FitOptions& fit) {
+ImagePart image_resize_part_of(int64_t height, int64_t width, const FitOptions& fit) {
   if (fit.fit == Fit::crop) return middle(height, width, fit);
   return {0, 0, static_cast<double>(height), static_cast<double>(width)};
 }
 
-FitPlace place_of(const ImagePart& part, const FitOptions& fit) {
+FitPlace image_resize_place_of(const ImagePart& part, const FitOptions& fit) {
   FitPlace place{.part = part, .height = fit.height, .width = fit.width};
   if (fit.fit != Fit::pad) return place;
   const double grow = std::min(static_cast<double>(fit.height) / part.height, static_cast<double>(fit.width) / part.width);
@@ -123,7 +123,7 @@ FitPlace place_of(const ImagePart& part, const FitOptions& fit) {
 
 // Where the part goes, and its size there; what lies around it is filled.
 float* lay_bars(const ImagePart& part, int64_t channels, const FitOptions& fit, float* planes, int64_t& height, int64_t& width) {
-  const FitPlace place = place_of(part, fit);
+  const FitPlace place = image_resize_place_of(part, fit);
   height = place.height, width = place.width;
   if (fit.fit == Fit::pad) std::fill(planes, planes + channels * fit.height * fit.width, fit.fill);
   return planes + place.top * fit.width + place.left;
@@ -132,13 +132,14 @@ float* lay_bars(const ImagePart& part, int64_t channels, const FitOptions& fit, 
 }  // namespace
 
 FitPlace fit_place(int64_t from_height, int64_t from_width, const FitOptions& fit, const ImagePart* chosen) {
-  return place_of(chosen != nullptr ? *chosen : part_of(from_height, from_width, fit), fit);
+  return image_resize_place_of(chosen != nullptr ? *chosen : image_resize_part_of(from_height, from_width, fit), fit);
 }
 
 void fit_image(std::span<const std::byte> bytes, const std::string& where, int64_t channels, const FitOptions& fit,
                const ChoosePart* choose, Picture& image, float* planes) {
-  const WantedPart wanted{[&](int64_t h, int64_t w) -> ImagePart { return choose != nullptr ? (*choose)(h, w) : part_of(h, w, fit); },
-                          fit.height, fit.width, fit.scaled};
+  const WantedPart wanted{
+      [&](int64_t h, int64_t w) -> ImagePart { return choose != nullptr ? (*choose)(h, w) : image_resize_part_of(h, w, fit); }, fit.height,
+      fit.width, fit.scaled};
   const ImagePart part = decode_part(bytes, where, channels, wanted, image);
   int64_t height, width;
   float* to = lay_bars(part, channels, fit, planes, height, width);
@@ -147,7 +148,7 @@ void fit_image(std::span<const std::byte> bytes, const std::string& where, int64
 
 void fit_planes(const float* from, int64_t channels, int64_t height, int64_t width, const FitOptions& fit, const ImagePart* chosen,
                 float* planes) {
-  const ImagePart part = chosen != nullptr ? *chosen : part_of(height, width, fit);
+  const ImagePart part = chosen != nullptr ? *chosen : image_resize_part_of(height, width, fit);
   int64_t to_height, to_width;
   float* to = lay_bars(part, channels, fit, planes, to_height, to_width);
   thread_local ResampleTaps rows, columns;

@@ -9,7 +9,7 @@ namespace perigee {
 namespace {
 
 // Little-endian numbers at offsets that are checked.
-struct Reader {
+struct ImageSimpleReader {
   std::span<const std::byte> bytes;
   const std::string& where;
   const char* kind;
@@ -27,7 +27,7 @@ struct Colour {
   uint8_t r = 0, g = 0, b = 0;
 };
 
-void put(Picture& image, int64_t at, Colour colour) {
+void put_image_simple(Picture& image, int64_t at, Colour colour) {
   std::byte* pixel = image.pixels.data() + at * image.channels;
   if (image.channels == 1) {
     *pixel = grey_of(colour.r, colour.g, colour.b);
@@ -50,7 +50,7 @@ struct BmpHeader {
   uint32_t masks[3];
 };
 
-BmpHeader bmp_header(const Reader& file) {
+BmpHeader bmp_header(const ImageSimpleReader& file) {
   BmpHeader header = {};
   header.pixels = file.number(10, 4);
   header.size = file.number(14, 4);
@@ -79,7 +79,7 @@ struct GifFrame {
   std::array<Colour, 256> colours = {};
 };
 
-void read_colours(const Reader& file, size_t at, size_t count, std::array<Colour, 256>& colours) {
+void read_colours(const ImageSimpleReader& file, size_t at, size_t count, std::array<Colour, 256>& colours) {
   file.number(at + 3 * count - 1, 1);
   for (size_t i = 0; i < count; ++i) {
     const auto part = [&](size_t c) { return std::to_integer<uint8_t>(file.bytes[at + 3 * i + c]); };
@@ -89,7 +89,7 @@ void read_colours(const Reader& file, size_t at, size_t count, std::array<Colour
 
 // Lempel-Ziv-Welch in blocks of at most 255 bytes: `pixel(i, colour)` for each of `count` pixels.
 template <class Pixel>
-void unpack_lzw(const Reader& file, size_t at, int64_t count, Pixel&& pixel) {
+void unpack_lzw(const ImageSimpleReader& file, size_t at, int64_t count, Pixel&& pixel) {
   const uint32_t least = file.number(at++, 1);
   if (least < 1 || least > 8) file.damaged("its codes have an unknown size");
   std::array<uint16_t, 4096> before = {}, length = {};
@@ -143,7 +143,7 @@ int64_t interlaced_row(int64_t i, int64_t height) {
 }  // namespace
 
 void decode_bmp(std::span<const std::byte> bytes, const std::string& where, Picture& image) {
-  const Reader file{bytes, where, "BMP"};
+  const ImageSimpleReader file{bytes, where, "BMP"};
   const BmpHeader header = bmp_header(file);
   make_room(image, where, header.width, header.height, bytes.size(), image.channels);
   std::array<Colour, 256> colours = {};
@@ -163,15 +163,17 @@ void decode_bmp(std::span<const std::byte> bytes, const std::string& where, Pict
     for (int64_t x = 0; x < header.width; ++x) {
       const size_t bit = static_cast<size_t>(x) * header.bits;
       const uint32_t value = file.number(at + bit / 8, std::max(1u, header.bits / 8));
-      if (header.bits <= 8) put(image, y * header.width + x, colours[value >> (8 - header.bits - bit % 8) & ((1u << header.bits) - 1)]);
+      if (header.bits <= 8)
+        put_image_simple(image, y * header.width + x, colours[value >> (8 - header.bits - bit % 8) & ((1u << header.bits) - 1)]);
       else
-        put(image, y * header.width + x, {masked(value, header.masks[0]), masked(value, header.masks[1]), masked(value, header.masks[2])});
+        put_image_simple(image, y * header.width + x,
+                         {masked(value, header.masks[0]), masked(value, header.masks[1]), masked(value, header.masks[2])});
     }
   }
 }
 
 void decode_gif(std::span<const std::byte> bytes, const std::string& where, Picture& image) {
-  const Reader file{bytes, where, "GIF"};
+  const ImageSimpleReader file{bytes, where, "GIF"};
   const int64_t width = file.number(6, 2), height = file.number(8, 2);
   const uint32_t flags = file.number(10, 1);
   size_t at = 13;
@@ -200,7 +202,7 @@ void decode_gif(std::span<const std::byte> bytes, const std::string& where, Pict
   unpack_lzw(file, at, frame.width * frame.height, [&](int64_t i, uint8_t colour) {
     const int64_t row = i / frame.width, y = frame.top + (frame.interlaced ? interlaced_row(row, frame.height) : row);
     const int64_t x = frame.left + i % frame.width;
-    if (x < width && y < height && colour != frame.transparent) put(image, y * width + x, frame.colours[colour]);
+    if (x < width && y < height && colour != frame.transparent) put_image_simple(image, y * width + x, frame.colours[colour]);
   });
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kChannels = 3;
 
-std::string big_endian(uint32_t value) {
+std::string png_big_endian(uint32_t value) {
   return {static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8), static_cast<char>(value)};
 }
 
@@ -20,7 +20,7 @@ std::string big_endian(uint32_t value) {
 std::string chunk(const char* type, const std::string& content) {
   const std::string named = type + content;
   const auto sum = static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(named.data()), static_cast<uInt>(named.size())));
-  return big_endian(static_cast<uint32_t>(content.size())) + named + big_endian(sum);
+  return png_big_endian(static_cast<uint32_t>(content.size())) + named + png_big_endian(sum);
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ std::string png_file(uint32_t width, uint32_t height, std::span<const uint8_t> p
     throw Error(ErrorKind::resources, {.where = "PNG", .what = "there is no memory to compress an image"});
   packed.resize(size);
   // 8 bits a channel, colour type 2 (RGB), and no choice but 0 in the others: compression, filters, interlacing.
-  const std::string header = big_endian(width) + big_endian(height) + std::string("\x08\x02\x00\x00\x00", 5);
+  const std::string header = png_big_endian(width) + png_big_endian(height) + std::string("\x08\x02\x00\x00\x00", 5);
   return "\x89PNG\r\n\x1a\n" + chunk("IHDR", header) + chunk("IDAT", packed) + chunk("IEND", "");
 }
 

@@ -72,7 +72,7 @@ constexpr uint32_t kKeys = 1 << 16;
 constexpr uint32_t kSign = 1 << 15, kInfinity = 0x7f80;
 
 uint32_t key_of(float value) { return std::bit_cast<uint32_t>(value) >> 16; }
-double value_of(uint32_t key) { return std::bit_cast<float>(key << 16); }
+double tensorboard_value_of(uint32_t key) { return std::bit_cast<float>(key << 16); }
 
 // Limits have no more bits than keys have, so that a key lies in one bucket.
 struct Buckets {
@@ -81,7 +81,7 @@ struct Buckets {
 
   Buckets() : of_key(kKeys) {
     std::vector<double> positive;
-    for (double v = 1e-12; v < 1e20; v *= 1.1) positive.push_back(value_of(key_of(static_cast<float>(v))));
+    for (double v = 1e-12; v < 1e20; v *= 1.1) positive.push_back(tensorboard_value_of(key_of(static_cast<float>(v))));
     positive.push_back(1.7976931348623157e308);
     for (auto v = positive.rbegin(); v != positive.rend(); ++v) limits.push_back(-*v);
     limits.push_back(0);
@@ -89,7 +89,7 @@ struct Buckets {
     for (uint32_t key = 0; key < kKeys; ++key) {
       // Numbers of a negative key lie below its value, but for zero.
       const uint32_t beyond = key > kSign ? std::min(key + 1, kSign | kInfinity) : std::min(key, kInfinity);
-      const double v = key == kSign ? 0 : value_of(beyond);
+      const double v = key == kSign ? 0 : tensorboard_value_of(beyond);
       const auto above = std::upper_bound(limits.begin(), limits.end(), v);
       of_key[key] = static_cast<uint16_t>(std::min<std::ptrdiff_t>(above - limits.begin(), static_cast<std::ptrdiff_t>(limits.size()) - 1));
     }

@@ -32,7 +32,7 @@ std::string microseconds(uint64_t ns) {
   return text;
 }
 
-std::string quoted(const std::string& text) { return Json(text).dump(); }
+std::string trace_file_quoted(const std::string& text) { return Json(text).dump(); }
 
 }  // namespace
 
@@ -133,8 +133,9 @@ void TraceFile::write_ring(Followed& followed) {
 void TraceFile::write(const Event& event) {
   if (event.kind == Event::Kind::span) return write_span(event);
   const bool process = event.kind == Event::Kind::process_name;
-  line(std::string("{\"name\":\"") + (process ? "process_name" : "thread_name") + "\",\"ph\":\"M\",\"pid\":" +
-       std::to_string(event.process) + ",\"tid\":" + std::to_string(event.span.row) + ",\"args\":{\"name\":" + quoted(event.name) + "}}");
+  line(std::string("{\"name\":\"") + (process ? "process_name" : "thread_name") +
+       "\",\"ph\":\"M\",\"pid\":" + std::to_string(event.process) + ",\"tid\":" + std::to_string(event.span.row) +
+       ",\"args\":{\"name\":" + trace_file_quoted(event.name) + "}}");
 }
 
 void TraceFile::write_span(const Event& event) {
@@ -144,7 +145,7 @@ void TraceFile::write_span(const Event& event) {
     return static_cast<uint64_t>(std::max<int64_t>(0, at));
   };
   uint64_t begin = placed(span.begin_ns), end = std::max(begin, placed(span.end_ns));
-  std::string text = "{\"name\":" + quoted(event.name.empty() ? to_string(span.phase) : event.name);
+  std::string text = "{\"name\":" + trace_file_quoted(event.name.empty() ? to_string(span.phase) : event.name);
   const std::string row = ",\"pid\":" + std::to_string(event.process) + ",\"tid\":" + std::to_string(span.row);
   if (!event.name.empty() && span.begin_ns == span.end_ns)
     return line(text + ",\"ph\":\"i\",\"s\":\"g\",\"ts\":" + microseconds(begin) + row + ",\"args\":" + event.args + "}");
@@ -165,7 +166,7 @@ void TraceFile::write_span(const Event& event) {
 }
 
 void TraceFile::note(const std::string& text) {
-  line("{\"name\":" + quoted(text) + ",\"ph\":\"i\",\"s\":\"g\",\"ts\":" + microseconds(monotonic_ns() - origin_ns_) +
+  line("{\"name\":" + trace_file_quoted(text) + ",\"ph\":\"i\",\"s\":\"g\",\"ts\":" + microseconds(monotonic_ns() - origin_ns_) +
        ",\"pid\":0,\"tid\":0}");
 }
 

@@ -16,18 +16,18 @@ namespace {
 constexpr uint64_t kLargestFile = 1 << 20;
 constexpr int64_t kRenewBefore_s = 300;
 
-std::string variable(const char* name) {
+std::string credentials_variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
 }
 
 std::string first_of(std::initializer_list<const char*> names) {
   for (const char* name : names)
-    if (std::string value = variable(name); !value.empty()) return value;
+    if (std::string value = credentials_variable(name); !value.empty()) return value;
   return "";
 }
 
-std::string trimmed(std::string_view text) {
+std::string credentials_trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos) return "";
   return std::string(text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1));
@@ -49,18 +49,19 @@ Section section_of(const std::string& path, const std::string& name) {
     at = end + 1;
     if (line.empty() || line[0] == '#' || line[0] == ';' || line[0] == ' ' || line[0] == '\t') continue;
     if (line[0] == '[') {
-      inside = trimmed(line.substr(1, line.find(']') - 1)) == name;
+      inside = credentials_trimmed(line.substr(1, line.find(']') - 1)) == name;
       continue;
     }
     const size_t equals = line.find('=');
-    if (inside && equals != std::string_view::npos) section[trimmed(line.substr(0, equals))] = trimmed(line.substr(equals + 1));
+    if (inside && equals != std::string_view::npos)
+      section[credentials_trimmed(line.substr(0, equals))] = credentials_trimmed(line.substr(equals + 1));
   }
   return section;
 }
 
 std::string home_file(const char* given, const char* usual) {
-  if (std::string path = variable(given); !path.empty()) return path;
-  const std::string home = variable("HOME");
+  if (std::string path = credentials_variable(given); !path.empty()) return path;
+  const std::string home = credentials_variable("HOME");
   return home.empty() ? "" : home + usual;
 }
 std::string credentials_file() { return home_file("AWS_SHARED_CREDENTIALS_FILE", "/.aws/credentials"); }
@@ -87,13 +88,13 @@ int64_t time_of(const std::string& text) {
 }
 
 // A document of a server that is near: soon there or not at all.
-bool fetch(Transfer& transfer, const std::string& where, int64_t stall_ms, int tries) {
+bool fetch_credentials(Transfer& transfer, const std::string& where, int64_t stall_ms, int tries) {
   transfer.stall_ms = stall_ms, transfer.tries = tries;
   perform(transfer, where);
   return transfer.status == 200 && transfer.problem.empty();
 }
 
-[[noreturn]] void refuse(const std::string& where, const std::string& what, const std::string& got, const std::string& hint) {
+[[noreturn]] void refuse_credentials(const std::string& where, const std::string& what, const std::string& got, const std::string& hint) {
   throw Error(ErrorKind::authentication, {.where = where, .what = what, .got = got, .hint = hint});
 }
 
@@ -133,7 +134,7 @@ AwsSettings aws_settings() {
   if (settings.region.empty()) settings.region = "us-east-1";
   if (settings.endpoint.empty()) settings.endpoint = of_profile["endpoint_url"];
   while (settings.endpoint.ends_with('/')) settings.endpoint.pop_back();
-  const std::string no_sign = variable("AWS_NO_SIGN_REQUEST");
+  const std::string no_sign = credentials_variable("AWS_NO_SIGN_REQUEST");
   settings.unsigned_requests = !no_sign.empty() && no_sign != "0" && no_sign != "false" && no_sign != "NO";
   return settings;
 }
@@ -159,16 +160,18 @@ std::string AwsCredentials::source() {
 void AwsCredentials::load() {
   keys_ = {}, expires_ = 0, renewable_ = false;
   if (from_environment() || from_web_identity() || from_profile() || from_container() || from_instance()) return;
-  refuse("s3://", "there are no credentials", "",
-         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile in ~/.aws/credentials (AWS_PROFILE), or give the machine a role; "
-         "AWS_NO_SIGN_REQUEST=1 reads public buckets");
+  refuse_credentials(
+      "s3://", "there are no credentials", "",
+      "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile in ~/.aws/credentials (AWS_PROFILE), or give the machine a role; "
+      "AWS_NO_SIGN_REQUEST=1 reads public buckets");
 }
 
 bool AwsCredentials::from_environment() {
-  keys_ = {variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"), variable("AWS_SESSION_TOKEN")};
+  keys_ = {credentials_variable("AWS_ACCESS_KEY_ID"), credentials_variable("AWS_SECRET_ACCESS_KEY"),
+           credentials_variable("AWS_SESSION_TOKEN")};
   source_ = "the environment (AWS_ACCESS_KEY_ID)";
   if (!keys_.id.empty() && keys_.secret.empty())
-    refuse("AWS_SECRET_ACCESS_KEY", "is not set, and AWS_ACCESS_KEY_ID is", "", "set both or neither");
+    refuse_credentials("AWS_SECRET_ACCESS_KEY", "is not set, and AWS_ACCESS_KEY_ID is", "", "set both or neither");
   return !keys_.id.empty();
 }
 
@@ -178,74 +181,77 @@ bool AwsCredentials::from_profile() {
   source_ = "the profile '" + profile_name() + "' (" + credentials_file() + ")";
   renewable_ = !keys_.token.empty();  // another program may have written new ones
   if (keys_.id.empty() && !first_of({"AWS_PROFILE", "AWS_DEFAULT_PROFILE"}).empty())
-    refuse("AWS_PROFILE=" + profile_name(), "there are no keys of this profile", credentials_file() + " and " + config_file(),
-           "`aws configure --profile " + profile_name() + "` writes them; sso and assumed roles: `aws configure export-credentials`");
+    refuse_credentials(
+        "AWS_PROFILE=" + profile_name(), "there are no keys of this profile", credentials_file() + " and " + config_file(),
+        "`aws configure --profile " + profile_name() + "` writes them; sso and assumed roles: `aws configure export-credentials`");
   return !keys_.id.empty() && !keys_.secret.empty();
 }
 
 // A pod's service account (EKS), a CI job's identity.
 bool AwsCredentials::from_web_identity() {
-  const std::string file = variable("AWS_WEB_IDENTITY_TOKEN_FILE"), role = variable("AWS_ROLE_ARN");
+  const std::string file = credentials_variable("AWS_WEB_IDENTITY_TOKEN_FILE"), role = credentials_variable("AWS_ROLE_ARN");
   if (file.empty() || role.empty()) return false;
   source_ = "the role " + role + " (AWS_WEB_IDENTITY_TOKEN_FILE)", renewable_ = true;
-  std::string endpoint = first_of({"AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"}), session = variable("AWS_ROLE_SESSION_NAME");
+  std::string endpoint = first_of({"AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"}), session = credentials_variable("AWS_ROLE_SESSION_NAME");
   if (endpoint.empty()) endpoint = "https://sts." + aws_settings().region + ".amazonaws.com";
   if (session.empty()) session = "perigee";
   const std::string form = "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn=" + percent_encoded(role) +
                            "&RoleSessionName=" + percent_encoded(session) +
-                           "&WebIdentityToken=" + percent_encoded(trimmed(small_file(file)));
+                           "&WebIdentityToken=" + percent_encoded(credentials_trimmed(small_file(file)));
   Transfer transfer;
   transfer.method = "POST", transfer.url = endpoint + "/", transfer.has_body = true, transfer.body = {as_bytes(form)};
   transfer.headers = {"Content-Type: application/x-www-form-urlencoded", "Expect:"};
-  const bool good = fetch(transfer, endpoint, 10000, 3);
+  const bool good = fetch_credentials(transfer, endpoint, 10000, 3);
   const std::string_view xml = as_text(transfer.content);
   keys_ = {xml_text(xml, "AccessKeyId"), xml_text(xml, "SecretAccessKey"), xml_text(xml, "SessionToken")};
   if (!good || keys_.id.empty())
-    refuse(endpoint, "gives no credentials for the web identity", transfer.problem.empty() ? xml_text(xml, "Message") : transfer.problem,
-           "check AWS_ROLE_ARN, the token in AWS_WEB_IDENTITY_TOKEN_FILE, and the role's trust policy");
+    refuse_credentials(endpoint, "gives no credentials for the web identity",
+                       transfer.problem.empty() ? xml_text(xml, "Message") : transfer.problem,
+                       "check AWS_ROLE_ARN, the token in AWS_WEB_IDENTITY_TOKEN_FILE, and the role's trust policy");
   expires_ = time_of(xml_text(xml, "Expiration"));
   return true;
 }
 
 bool AwsCredentials::from_container() {
-  std::string url = variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
-  const std::string relative = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
-                    file = variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+  std::string url = credentials_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+  const std::string relative = credentials_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
+                    file = credentials_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
   if (!relative.empty()) url = "http://169.254.170.2" + relative;
   if (url.empty()) return false;
   source_ = "the container's role (" + url + ")", renewable_ = true;
-  std::string token = variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
-  if (!file.empty()) token = trimmed(small_file(file));
+  std::string token = credentials_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+  if (!file.empty()) token = credentials_trimmed(small_file(file));
   Transfer transfer;
   transfer.url = url;
   if (!token.empty()) transfer.headers = {"Authorization: " + token};
-  if (!fetch(transfer, url, 3000, 3))
-    refuse(url, "gives no credentials for this container",
-           transfer.problem.empty() ? "HTTP status " + std::to_string(transfer.status) : transfer.problem, "give the task or pod a role");
+  if (!fetch_credentials(transfer, url, 3000, 3))
+    refuse_credentials(url, "gives no credentials for this container",
+                       transfer.problem.empty() ? "HTTP status " + std::to_string(transfer.status) : transfer.problem,
+                       "give the task or pod a role");
   read_json(std::string(as_text(transfer.content)), url);
   return true;
 }
 
 // Version 2 of the instance metadata service.
 bool AwsCredentials::from_instance() {
-  if (std::string off = variable("AWS_EC2_METADATA_DISABLED"); off == "true" || off == "True" || off == "1") return false;
-  std::string endpoint = variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+  if (std::string off = credentials_variable("AWS_EC2_METADATA_DISABLED"); off == "true" || off == "True" || off == "1") return false;
+  std::string endpoint = credentials_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
   if (endpoint.empty()) endpoint = "http://169.254.169.254";
   while (endpoint.ends_with('/')) endpoint.pop_back();
   Transfer token;
   token.method = "PUT", token.url = endpoint + "/latest/api/token", token.has_body = true;
   token.headers = {"X-aws-ec2-metadata-token-ttl-seconds: 21600", "Expect:"};
-  if (!fetch(token, endpoint, 1000, 1)) return false;
+  if (!fetch_credentials(token, endpoint, 1000, 1)) return false;
   Transfer role;
   role.url = endpoint + "/latest/meta-data/iam/security-credentials/";
-  role.headers = {"X-aws-ec2-metadata-token: " + trimmed(as_text(token.content))};
-  if (!fetch(role, endpoint, 2000, 3)) return false;  // the instance has no role
-  const std::string content(as_text(role.content)), name = trimmed(content.substr(0, content.find('\n')));
+  role.headers = {"X-aws-ec2-metadata-token: " + credentials_trimmed(as_text(token.content))};
+  if (!fetch_credentials(role, endpoint, 2000, 3)) return false;  // the instance has no role
+  const std::string content(as_text(role.content)), name = credentials_trimmed(content.substr(0, content.find('\n')));
   if (name.empty()) return false;
   source_ = "the instance's role '" + name + "'", renewable_ = true;
   Transfer keys;
   keys.url = role.url + percent_encoded(name), keys.headers = role.headers;
-  if (!fetch(keys, endpoint, 2000, 3)) return false;
+  if (!fetch_credentials(keys, endpoint, 2000, 3)) return false;
   read_json(std::string(as_text(keys.content)), keys.url);
   return true;
 }
@@ -258,7 +264,8 @@ void AwsCredentials::read_json(const std::string& text, const std::string& where
   };
   keys_ = {member("AccessKeyId"), member("SecretAccessKey"), member("Token")};
   expires_ = time_of(member("Expiration"));
-  if (keys_.id.empty() || keys_.secret.empty()) refuse(where, "gives no credentials", member("Message"), "give the machine a role");
+  if (keys_.id.empty() || keys_.secret.empty())
+    refuse_credentials(where, "gives no credentials", member("Message"), "give the machine a role");
 }
 
 }  // namespace perigee

@@ -12,21 +12,21 @@ namespace perigee {
 namespace {
 
 constexpr int kHttpPort = 9870;  // Hadoop 3; 50070 of Hadoop 2
-constexpr size_t kListingBytes = size_t{256} << 20, kListingValues = 64'000'000;
+constexpr size_t kHdfsStoreListingBytes = size_t{256} << 20, kListingValues = 64'000'000;
 
-std::string variable(const char* name) {
+std::string hdfs_store_variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
 }
 
-const Json* member(const Json& json, std::initializer_list<const char*> names) {
+const Json* hdfs_store_member(const Json& json, std::initializer_list<const char*> names) {
   const Json* found = &json;
   for (const char* name : names)
     if (found != nullptr) found = found->find(name);
   return found;
 }
-std::string text_of(const Json* value) { return value != nullptr && value->is_string() ? value->as_string() : ""; }
-int64_t number_of(const Json* value) { return value != nullptr && value->is_int() && value->as_int() > 0 ? value->as_int() : 0; }
+std::string hdfs_store_text_of(const Json* value) { return value != nullptr && value->is_string() ? value->as_string() : ""; }
+int64_t hdfs_store_number_of(const Json* value) { return value != nullptr && value->is_int() && value->as_int() > 0 ? value->as_int() : 0; }
 
 struct RemoteException {
   std::string name, message;
@@ -34,8 +34,9 @@ struct RemoteException {
 RemoteException exception_of(const Transfer& answer) {
   try {
     const Json json = Json::parse(as_text(answer.content), "WebHDFS", 1000);
-    const std::string message = text_of(member(json, {"RemoteException", "message"}));
-    return {text_of(member(json, {"RemoteException", "exception"})), message.substr(0, std::min<size_t>(300, message.find('\n')))};
+    const std::string message = hdfs_store_text_of(hdfs_store_member(json, {"RemoteException", "message"}));
+    return {hdfs_store_text_of(hdfs_store_member(json, {"RemoteException", "exception"})),
+            message.substr(0, std::min<size_t>(300, message.find('\n')))};
   } catch (const Error&) {
     return {};
   }
@@ -74,12 +75,12 @@ class HdfsStore final : public Store {
     const bool rpc = url.scheme == "hdfs" && (url.port == 0 || url.port == 8020 || url.port == 9000);
     const int port = rpc || url.port == 0 ? kHttpPort : url.port;
     base_ = (url.scheme == "swebhdfs" ? "https://" : "http://") + url.host + ":" + std::to_string(port);
-    if (const std::string given = variable("PERIGEE_WEBHDFS"); !given.empty() && rpc) base_ = given;
+    if (const std::string given = hdfs_store_variable("PERIGEE_WEBHDFS"); !given.empty() && rpc) base_ = given;
     while (base_.ends_with('/')) base_.pop_back();
     user_ = url.user;
     for (const char* name : {"HADOOP_USER_NAME", "USER"})
-      if (user_.empty()) user_ = variable(name);
-    token_ = variable("PERIGEE_HDFS_TOKEN");
+      if (user_.empty()) user_ = hdfs_store_variable(name);
+    token_ = hdfs_store_variable("PERIGEE_HDFS_TOKEN");
   }
 
   StoredInfo stat(const StoreUrl& url) override {
@@ -111,10 +112,10 @@ class HdfsStore final : public Store {
 
   std::vector<StoredEntry> list(const StoreUrl& url) override {
     Transfer answer = request("GET", url.path, "LISTSTATUS");
-    answer.limit = kListingBytes;
+    answer.limit = kHdfsStoreListingBytes;
     perform(answer, url.text);
     const Json json = read(url, answer, kListingValues);
-    const Json* statuses = member(json, {"FileStatuses", "FileStatus"});
+    const Json* statuses = hdfs_store_member(json, {"FileStatuses", "FileStatus"});
     if (statuses == nullptr || !statuses->is_array()) refuse_answer(url, answer);
     std::vector<StoredEntry> entries;
     for (const Json& status : statuses->as_array()) {
@@ -247,12 +248,12 @@ class HdfsStore final : public Store {
   }
 
   static StoredEntry entry_of(const Json& status) {
-    const int64_t size = number_of(status.find("length"));
-    return {.name = text_of(status.find("pathSuffix")),
-            .folder = text_of(status.find("type")) == "DIRECTORY",
+    const int64_t size = hdfs_store_number_of(status.find("length"));
+    return {.name = hdfs_store_text_of(status.find("pathSuffix")),
+            .folder = hdfs_store_text_of(status.find("type")) == "DIRECTORY",
             .size = static_cast<uint64_t>(size),
-            .version = std::to_string(number_of(status.find("modificationTime"))) + "-" + std::to_string(size) + "-" +
-                       std::to_string(number_of(status.find("fileId")))};
+            .version = std::to_string(hdfs_store_number_of(status.find("modificationTime"))) + "-" + std::to_string(size) + "-" +
+                       std::to_string(hdfs_store_number_of(status.find("fileId")))};
   }
 
   // The NameNode says which DataNode takes the bytes; every try asks it anew.

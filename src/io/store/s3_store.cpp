@@ -17,7 +17,7 @@ namespace perigee {
 namespace {
 
 using Query = std::vector<std::pair<std::string, std::string>>;
-using Pieces = std::vector<std::span<const std::byte>>;
+using S3StorePieces = std::vector<std::span<const std::byte>>;
 
 constexpr uint64_t kMultipartFrom = uint64_t{64} << 20, kLeastPart = uint64_t{16} << 20, kMostParts = 10000;
 constexpr const char* kEmptyHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -30,8 +30,8 @@ uint64_t size_of(std::span<const std::span<const std::byte>> pieces) {
 }
 
 // Bytes [begin, begin + size) of the pieces.
-Pieces part_of(std::span<const std::span<const std::byte>> pieces, uint64_t begin, uint64_t size) {
-  Pieces part;
+S3StorePieces s3_store_part_of(std::span<const std::span<const std::byte>> pieces, uint64_t begin, uint64_t size) {
+  S3StorePieces part;
   for (const auto& piece : pieces) {
     if (begin >= piece.size()) {
       begin -= piece.size();
@@ -124,7 +124,7 @@ class S3Store final : public Store {
     if (!condition.version.empty()) headers.push_back("If-Match: " + condition.version);
     const uint64_t size = size_of(pieces);
     if (size >= kMultipartFrom) return put_parts(url, pieces, size, std::move(headers));
-    Transfer transfer = request("PUT", key_of(url), {}, std::move(headers), Pieces(pieces.begin(), pieces.end()), true);
+    Transfer transfer = request("PUT", key_of(url), {}, std::move(headers), S3StorePieces(pieces.begin(), pieces.end()), true);
     transfer.fresh = condition.absent || !condition.version.empty();
     perform(transfer, url.text);
     return written(url, transfer, condition, pieces);
@@ -202,7 +202,7 @@ class S3Store final : public Store {
   }
 
   Transfer request(const std::string& method, const std::string& key, Query query = {}, std::vector<std::string> headers = {},
-                   Pieces body = {}, bool has_body = false) {
+                   S3StorePieces body = {}, bool has_body = false) {
     Transfer transfer;
     transfer.method = method;
     transfer.has_body = has_body;
@@ -362,7 +362,7 @@ class S3Store final : public Store {
       std::vector<Transfer> transfers;
       for (size_t i = 0; i < kAtOnce && offset < size; ++i, ++number, offset += part)
         transfers.push_back(request("PUT", key_of(url), {{"partNumber", std::to_string(number)}, {"uploadId", id}}, {},
-                                    part_of(pieces, offset, std::min(part, size - offset)), true));
+                                    s3_store_part_of(pieces, offset, std::min(part, size - offset)), true));
       std::vector<Transfer*> all;
       for (Transfer& transfer : transfers) all.push_back(&transfer);
       perform(all, url.text);

@@ -8,9 +8,9 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kListingBytes = size_t{256} << 20;
+constexpr size_t kSftpStoreListingBytes = size_t{256} << 20;
 
-std::string quoted(const std::string& path) {
+std::string sftp_store_quoted(const std::string& path) {
   std::string text = "\"";
   for (const char c : path) {
     if (c == '"' || c == '\\') text += '\\';
@@ -63,8 +63,8 @@ class SftpStore final : public Store {
     Transfer transfer = request(there);
     transfer.upload = true;
     transfer.body.assign(pieces.begin(), pieces.end());
-    if (!condition.absent) transfer.after.push_back("*rm " + quoted(url.path));
-    transfer.after.push_back("rename " + quoted(temporary) + " " + quoted(url.path));
+    if (!condition.absent) transfer.after.push_back("*rm " + sftp_store_quoted(url.path));
+    transfer.after.push_back("rename " + sftp_store_quoted(temporary) + " " + sftp_store_quoted(url.path));
     perform(transfer, url.text);
     if (transfer.ok() && transfer.problem.empty()) return true;
     const bool taken = transfer.status == 409 && condition.absent;
@@ -78,7 +78,7 @@ class SftpStore final : public Store {
     root.path = "/";
     Transfer transfer = request(root);
     transfer.method = "HEAD";
-    transfer.before = {"*rm " + quoted(url.path)};
+    transfer.before = {"*rm " + sftp_store_quoted(url.path)};
     perform(transfer, url.text);
   }
 
@@ -115,7 +115,7 @@ class SftpStore final : public Store {
 
   Transfer listing(const StoreUrl& folder) {
     Transfer transfer = request(folder);
-    transfer.limit = kListingBytes;
+    transfer.limit = kSftpStoreListingBytes;
     perform(transfer, folder.text);
     return transfer;
   }

@@ -30,7 +30,7 @@ std::string signed_names(const AwsRequest& request) {
 }
 
 // Blanks around are left out, several become one.
-std::string trimmed(const std::string& text) {
+std::string signature_trimmed(const std::string& text) {
   std::string result;
   for (const char c : text)
     if (c != ' ' || (!result.empty() && result.back() != ' ')) result += c;
@@ -59,8 +59,8 @@ std::string canonical_query(std::vector<std::pair<std::string, std::string>> que
 std::string canonical_request(const AwsRequest& request) {
   std::string text = request.method + "\n" + request.path + "\n" + canonical_query(request.query) + "\n", last;
   for (const auto& [name, value] : sorted_headers(request)) {
-    if (name == last) text.back() = ',', text += trimmed(value) + "\n";
-    else text += name + ":" + trimmed(value) + "\n";
+    if (name == last) text.back() = ',', text += signature_trimmed(value) + "\n";
+    else text += name + ":" + signature_trimmed(value) + "\n";
     last = name;
   }
   return text + "\n" + signed_names(request) + "\n" + request.payload_hash;

@@ -156,7 +156,7 @@ void begin_stretch(Store& store, const StoreUrl& url, const StoredInfo& info, St
 }
 
 // Throws after the first version of the object that is not the one which was asked for.
-void fetch(Store& store, const StoreUrl& url, const StoredInfo& info, std::span<Block> blocks) {
+void fetch_store(Store& store, const StoreUrl& url, const StoredInfo& info, std::span<Block> blocks) {
   std::vector<Stretch> stretches = stretches_of(blocks);
   for (size_t begin = 0; begin < stretches.size(); begin += kStretchesAtOnce) {
     const auto now = std::span(stretches).subspan(begin, std::min(kStretchesAtOnce, stretches.size() - begin));
@@ -270,7 +270,7 @@ void read_stored(const std::string& path, uint64_t limit, Bytes& bytes) {
     const auto into = std::span(bytes).subspan(offset, std::min(step, info.size - offset));
     if (!find_block(url.text, info.version, offset, into)) missing.push_back({offset, into});
   }
-  fetch(store, url, info, missing);
+  fetch_store(store, url, info, missing);
 }
 
 void read_stored_range(const std::string& path, uint64_t offset, std::span<std::byte> into) {
@@ -290,7 +290,7 @@ void read_stored_range(const std::string& path, uint64_t offset, std::span<std::
     const uint64_t begin = offset / kBlockBytes * kBlockBytes;
     whole.resize(std::min(kBlockBytes, info.size - begin));
     Block block{begin, whole};
-    if (!find_block(url.text, info.version, begin, whole)) fetch(store, url, info, {&block, 1});
+    if (!find_block(url.text, info.version, begin, whole)) fetch_store(store, url, info, {&block, 1});
     const size_t count = std::min<size_t>(into.size(), whole.size() - (offset - begin));
     std::memcpy(into.data(), whole.data() + (offset - begin), count);
     offset += count, into = into.subspan(count);

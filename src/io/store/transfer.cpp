@@ -20,7 +20,7 @@ namespace perigee {
 namespace {
 
 constexpr size_t kMostActive = 32;  // transfers at a time; the others wait
-constexpr size_t kMostHeaderBytes = 1 << 16;
+constexpr size_t kMostTransferHeaderBytes = 1 << 16;
 constexpr uint64_t kArrivedStep = uint64_t{4} << 20;
 
 struct CurlMulti {
@@ -114,7 +114,7 @@ size_t receive_header(const char* data, size_t size, size_t count, void* user) {
   std::string& text = static_cast<Active*>(user)->transfer->answer_headers;
   try {
     if (size * count >= 5 && std::memcmp(data, "HTTP/", 5) == 0) text.clear();  // after "100 Continue" or a redirect
-    if (text.size() + size * count <= kMostHeaderBytes) text.append(data, size * count);
+    if (text.size() + size * count <= kMostTransferHeaderBytes) text.append(data, size * count);
   } catch (const std::exception&) {
     return 0;
   }

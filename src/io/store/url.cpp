@@ -19,7 +19,7 @@ int hex_value(char c) {
   return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
-[[noreturn]] void refuse(const std::string& text, const char* what, std::string hint = "") {
+[[noreturn]] void refuse_url(const std::string& text, const char* what, std::string hint = "") {
   throw Error(ErrorKind::usage, {.where = text.substr(0, 200), .what = what, .expected = "NAME://host/path", .hint = std::move(hint)});
 }
 
@@ -37,7 +37,7 @@ std::string local_path(const std::string& path) {
   if (!path.starts_with(kScheme)) return path;
   std::string rest = path.substr(kScheme.size());
   if (rest.starts_with("localhost/")) rest.erase(0, 9);
-  if (!rest.starts_with('/')) refuse(path, "file:// names another machine", "file:///data/x.csv is the local /data/x.csv");
+  if (!rest.starts_with('/')) refuse_url(path, "file:// names another machine", "file:///data/x.csv is the local /data/x.csv");
   return percent_decoded(rest);
 }
 
@@ -52,7 +52,7 @@ std::string store_path_in(const std::string& folder, const std::string& path) {
     at = end + 1;
     if (part.empty() || part == ".") continue;
     if (part != "..") parts.push_back(part);
-    else if (parts.empty()) refuse(path, "leads out of the folder in the store", "give a path without '..'");
+    else if (parts.empty()) refuse_url(path, "leads out of the folder in the store", "give a path without '..'");
     else parts.pop_back();
   }
   std::string joined = folder;
@@ -71,9 +71,9 @@ std::string StoreUrl::key() const {
 StoreUrl parse_store_url(const std::string& text) {
   StoreUrl url;
   const size_t scheme_end = text.find("://");
-  if (!is_store_path(text) || text.size() > kLongestUrl) refuse(text, "is no address of a file");
+  if (!is_store_path(text) || text.size() > kLongestUrl) refuse_url(text, "is no address of a file");
   if (std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; }))
-    refuse("the address of a file", "has control characters");
+    refuse_url("the address of a file", "has control characters");
   url.scheme = text.substr(0, scheme_end);
   std::transform(url.scheme.begin(), url.scheme.end(), url.scheme.begin(), [](char c) { return static_cast<char>(std::tolower(c)); });
   const size_t host_at = scheme_end + 3, path_at = std::min(text.find('/', host_at), text.size());
@@ -91,13 +91,13 @@ StoreUrl parse_store_url(const std::string& text) {
     const std::string port = host.substr(colon + 1);
     const bool digits =
         !port.empty() && port.size() <= 5 && std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (!digits || std::stoi(port) < 1 || std::stoi(port) > 65535) refuse(url.scheme + "://" + host, "has a port that is none");
+    if (!digits || std::stoi(port) < 1 || std::stoi(port) > 65535) refuse_url(url.scheme + "://" + host, "has a port that is none");
     url.port = std::stoi(port);
     host.erase(colon);
   }
   if (!std::all_of(host.begin(), host.end(),
                    [](char c) { return letter_or_digit(c) || std::string_view("-._:[]").find(c) != std::string_view::npos; }))
-    refuse(url.scheme + "://" + host, "has a host that is no name");
+    refuse_url(url.scheme + "://" + host, "has a host that is no name");
   url.host = host;
   url.text = url.scheme + "://" + (url.user.empty() ? "" : url.user + "@") + url.host_and_port() + url.path;
   return url;

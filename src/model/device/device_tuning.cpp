@@ -83,7 +83,7 @@ struct Candidate {
   int algorithm = 0;
 };
 
-std::string text_of(const Candidate& candidate) { return KernelChoice{candidate.kernel->name, candidate.algorithm}.text(); }
+std::string device_tuning_text_of(const Candidate& candidate) { return KernelChoice{candidate.kernel->name, candidate.algorithm}.text(); }
 
 class DeviceTuner {
  public:
@@ -115,7 +115,7 @@ class DeviceTuner {
   Candidate fastest(const PlanStep& step, const std::vector<Candidate>& candidates, const KernelCall& call);
   bool runs(const PlanStep& step, const Candidate& candidate, const KernelCall& call);
   std::string fault_key(const PlanStep& step, const Candidate& candidate) const {
-    return tuning_.key_of(step) + " lost the GPU: " + text_of(candidate);
+    return tuning_.key_of(step) + " lost the GPU: " + device_tuning_text_of(candidate);
   }
   void remember_fault(const PlanStep& step);
   bool left_out(const PlanStep& step, const Candidate& candidate);
@@ -149,10 +149,10 @@ void DeviceTuner::remember_fault(const PlanStep& step) {
 bool DeviceTuner::left_out(const PlanStep& step, const Candidate& candidate) {
   const std::string key = fault_key(step, candidate);
   if (tuning_.choice(key).empty()) return false;
-  refusal_ = "the GPU was lost in '" + text_of(candidate) + "' before";
+  refusal_ = "the GPU was lost in '" + device_tuning_text_of(candidate) + "' before";
   if (told_.insert(key).second)
-    warn(std::string("op '") + step.op->name + "' leaves out '" + text_of(candidate) + "', in which the GPU was lost before; without " +
-         tuning_.machine_file() + " it is tried again");
+    warn(std::string("op '") + step.op->name + "' leaves out '" + device_tuning_text_of(candidate) +
+         "', in which the GPU was lost before; without " + tuning_.machine_file() + " it is tried again");
   return true;
 }
 
@@ -283,7 +283,7 @@ void DeviceTuner::settle(const PlanStep& step, size_t index) {
     const std::vector<Candidate> candidates = candidates_of(step, kernels, trial);
     if (candidates.size() > 1) {
       wanted = fastest(step, candidates, trial);
-      tuning_.set(tuning_.key_of(step), text_of(*wanted));
+      tuning_.set(tuning_.key_of(step), device_tuning_text_of(*wanted));
       ++tuned_.measured;
     }
   }
@@ -296,7 +296,7 @@ void DeviceTuner::settle(const PlanStep& step, size_t index) {
   const std::string why = refusal_;
   const auto settle_for = [&](const Candidate& candidate) {
     if (candidate == planned) return false;
-    const std::string other = text_of(candidate);
+    const std::string other = device_tuning_text_of(candidate);
     warn(step_name(step) + " runs on another kernel, '" + other + "': " + why);
     tuning_.set(tuning_.key_of(step, true), other);
     ++tuned_.changed;

@@ -12,10 +12,11 @@ namespace {
 struct Counts {
   double true_positive = 0, false_positive = 0, true_negative = 0, false_negative = 0;
 };
-constexpr double Counts::*kFields[] = {&Counts::true_positive, &Counts::false_positive, &Counts::true_negative, &Counts::false_negative};
-constexpr const char* kFigures[] = {"accuracy", "precision", "recall", "f1", "mcc"};
+constexpr double Counts::*kBinaryFields[] = {&Counts::true_positive, &Counts::false_positive, &Counts::true_negative,
+                                             &Counts::false_negative};
+constexpr const char* kBinaryFigures[] = {"accuracy", "precision", "recall", "f1", "mcc"};
 
-Json figures(const Counts& c) {
+Json binary_figures(const Counts& c) {
   const double tp = c.true_positive, fp = c.false_positive, tn = c.true_negative, fn = c.false_negative;
   Json json = Json::object();
   json.set("accuracy", ratio(tp + tn, tp + tn + fp + fn));
@@ -49,13 +50,13 @@ class Binary : public Evaluation {
     const auto& from = dynamic_cast<const Binary&>(other);
     if (outputs_.size() < from.outputs_.size()) outputs_.resize(from.outputs_.size());
     for (size_t i = 0; i < from.outputs_.size(); ++i)
-      for (auto field : kFields) outputs_[i].*field += from.outputs_[i].*field;
+      for (auto field : kBinaryFields) outputs_[i].*field += from.outputs_[i].*field;
   }
 
   Json result() const override {
     Json json = Json::object(), table = Json::array();
-    for (const Counts& counts : outputs_) table.push(figures(counts));
-    for (const char* name : kFigures) {
+    for (const Counts& counts : outputs_) table.push(binary_figures(counts));
+    for (const char* name : kBinaryFigures) {
       double sum = 0, defined = 0;
       for (const Json& row : table.as_array())
         if (const Json* value = row.find(name); !value->is_null()) sum += value->as_number(), defined += 1;
@@ -68,7 +69,7 @@ class Binary : public Evaluation {
   Json state() const override {
     Json list = Json::array();
     for (const Counts& counts : outputs_)
-      for (auto field : kFields) list.push(count(counts.*field));
+      for (auto field : kBinaryFields) list.push(count(counts.*field));
     return Json(Json::Object{{"counts", list}});
   }
 
@@ -77,7 +78,7 @@ class Binary : public Evaluation {
     const std::vector<double> list = number_list(config, "counts");
     if (list.size() % 4 != 0) config.fail("counts", "must hold 4 numbers per output", std::to_string(list.size()));
     outputs_.assign(list.size() / 4, {});
-    for (size_t i = 0; i < list.size(); ++i) outputs_[i / 4].*kFields[i % 4] = list[i];
+    for (size_t i = 0; i < list.size(); ++i) outputs_[i / 4].*kBinaryFields[i % 4] = list[i];
   }
 
  private:
@@ -85,7 +86,7 @@ class Binary : public Evaluation {
   std::vector<Counts> outputs_;
 };
 
-constexpr Option kOptions[] = {{"threshold", "number", "0.5", "an output above it is a yes", {0, 1}}};
+constexpr Option kBinaryOptions[] = {{"threshold", "number", "0.5", "an output above it is a yes", {0, 1}}};
 
 }  // namespace
 
@@ -93,7 +94,7 @@ extern const EvaluationDef evaluation_binary;
 const EvaluationDef evaluation_binary{
     .name = "binary",
     .doc = "accuracy, precision, recall, F1 and Matthews correlation of independent yes/no outputs; option threshold",
-    .schema = {.options = kOptions},
+    .schema = {.options = kBinaryOptions},
     .make = [](const Config& options, const EvaluationTask&) -> std::unique_ptr<Evaluation> { return std::make_unique<Binary>(options); }};
 
 }  // namespace perigee

@@ -90,7 +90,7 @@ class Calibration : public Evaluation {
   double examples_ = 0, brier_ = 0, likelihood_ = 0;
 };
 
-constexpr Option kOptions[] = {{"bins", "integer", "10", "of the reliability diagram", {1, 10000}}};
+constexpr Option kCalibrationOptions[] = {{"bins", "integer", "10", "of the reliability diagram", {1, 10000}}};
 
 }  // namespace
 
@@ -98,7 +98,7 @@ extern const EvaluationDef evaluation_calibration;
 const EvaluationDef evaluation_calibration{
     .name = "calibration",
     .doc = "expected and maximum calibration error, reliability diagram, Brier score, negative log likelihood; option bins",
-    .schema = {.options = kOptions},
+    .schema = {.options = kCalibrationOptions},
     .make = [](const Config& options, const EvaluationTask&) -> std::unique_ptr<Evaluation> {
       return std::make_unique<Calibration>(options);
     }};

@@ -216,10 +216,10 @@ class Classification : public Evaluation {
   std::vector<double> matrix_;                      // [actual][predicted]
 };
 
-constexpr Option kOptions[] = {{"top_n", "integer", "1", "a class among so many best counts as right", {1, 1000000}},
-                               {"beta", "number", "1", "weight of recall in F-beta", {1e-6, 1e6}},
-                               {"threshold", "number", "0.5", "with one output: above it is a yes", {0, 1}},
-                               {"average", "name", "macro", "of the classes", {}, {"macro", "micro", "weighted"}}};
+constexpr Option kClassificationOptions[] = {{"top_n", "integer", "1", "a class among so many best counts as right", {1, 1000000}},
+                                             {"beta", "number", "1", "weight of recall in F-beta", {1e-6, 1e6}},
+                                             {"threshold", "number", "0.5", "with one output: above it is a yes", {0, 1}},
+                                             {"average", "name", "macro", "of the classes", {}, {"macro", "micro", "weighted"}}};
 
 }  // namespace
 
@@ -227,7 +227,7 @@ extern const EvaluationDef evaluation_classification;
 const EvaluationDef evaluation_classification{
     .name = "classification",
     .doc = "accuracy, precision, recall, F-beta, Matthews correlation, confusion matrix; options top_n, beta, threshold, average",
-    .schema = {.options = kOptions},
+    .schema = {.options = kClassificationOptions},
     .make = [](const Config& options, const EvaluationTask& task) -> std::unique_ptr<Evaluation> {
       return std::make_unique<Classification>(options, task);
     }};

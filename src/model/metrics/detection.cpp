@@ -16,12 +16,12 @@ struct Found {
   bool right = false;
 };
 
-struct Kind {
+struct DetectionKind {
   std::vector<Found> found;
   double wanted = 0;  // objects that are there
 };
 
-double average_precision(Kind kind) {
+double average_precision(DetectionKind kind) {
   std::stable_sort(kind.found.begin(), kind.found.end(), [](const Found& a, const Found& b) { return a.score > b.score; });
   std::vector<double> precision, recall;
   double right = 0;
@@ -71,7 +71,7 @@ class DetectionEvaluation : public Evaluation {
   Json result() const override {
     Json list = Json::array();
     double sum = 0, counted = 0;
-    for (const Kind& kind : kinds_) {
+    for (const DetectionKind& kind : kinds_) {
       const Json precision = kind.wanted > 0 ? Json(average_precision(kind)) : Json();
       if (kind.wanted > 0) sum += precision.as_number(), ++counted;
       list.push(Json(Json::Object{{"average_precision", precision}, {"objects", kind.wanted}}));
@@ -81,7 +81,7 @@ class DetectionEvaluation : public Evaluation {
 
   Json state() const override {
     Json list = Json::array();
-    for (const Kind& kind : kinds_) {
+    for (const DetectionKind& kind : kinds_) {
       Json scores = Json::array(), right = Json::array();
       for (const Found& found : kind.found) scores.push(found.score), right.push(found.right);
       list.push(Json(Json::Object{{"wanted", kind.wanted}, {"scores", std::move(scores)}, {"right", std::move(right)}}));
@@ -96,7 +96,7 @@ class DetectionEvaluation : public Evaluation {
     kinds_.clear();
     for (const Json& item : list->as_array()) {
       const Config part = config.element(item, "classes");
-      Kind kind{.found = {}, .wanted = part.number("wanted")};
+      DetectionKind kind{.found = {}, .wanted = part.number("wanted")};
       const Json *scores = part.raw("scores"), *right = part.raw("right");
       if (!scores || !right || !scores->is_array() || !right->is_array() || scores->as_array().size() != right->as_array().size())
         part.fail("scores", "must have as many elements as 'right'");
@@ -138,17 +138,17 @@ class DetectionEvaluation : public Evaluation {
 
   std::vector<std::array<double, 2>> boxes_;
   double threshold_, suppression_, overlap_;
-  std::vector<Kind> kinds_;
+  std::vector<DetectionKind> kinds_;
 };
 
-constexpr Option kOptions[] = {{"boxes", "list", nullptr, "those of the loss: { width, height } of each box of a cell, in cells"},
-                               {"threshold", "number", "0.01", "score from which a box is taken for an object", {0, 1}},
-                               {"suppression",
-                                "number",
-                                "0.45",
-                                "overlap with a better box of the class (intersection over union) above which a box is left out",
-                                {0, 1}},
-                               {"overlap", "number", "0.5", "overlap with an object from which it is found", {0, 1}}};
+constexpr Option kDetectionOptions[] = {{"boxes", "list", nullptr, "those of the loss: { width, height } of each box of a cell, in cells"},
+                                        {"threshold", "number", "0.01", "score from which a box is taken for an object", {0, 1}},
+                                        {"suppression",
+                                         "number",
+                                         "0.45",
+                                         "overlap with a better box of the class (intersection over union) above which a box is left out",
+                                         {0, 1}},
+                                        {"overlap", "number", "0.5", "overlap with an object from which it is found", {0, 1}}};
 
 }  // namespace
 
@@ -156,7 +156,7 @@ extern const EvaluationDef evaluation_detection;
 const EvaluationDef evaluation_detection{
     .name = "detection",
     .doc = "mean average precision of boxes around objects, of a network with the loss yolo2, after non-maximum suppression",
-    .schema = {.options = kOptions},
+    .schema = {.options = kDetectionOptions},
     .make = [](const Config& options, const EvaluationTask&) -> std::unique_ptr<Evaluation> {
       return std::make_unique<DetectionEvaluation>(options);
     }};

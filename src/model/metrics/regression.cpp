@@ -33,11 +33,11 @@ struct Moments {
 };
 
 // In the order in which they are stored.
-constexpr double Moments::*kFields[] = {&Moments::n,       &Moments::mean_out, &Moments::mean_wanted, &Moments::out2,
-                                        &Moments::wanted2, &Moments::cross,    &Moments::absolute,    &Moments::squared};
-constexpr const char* kFigures[] = {"mse", "mae", "rmse", "rse", "r2", "correlation"};
+constexpr double Moments::*kRegressionFields[] = {&Moments::n,       &Moments::mean_out, &Moments::mean_wanted, &Moments::out2,
+                                                  &Moments::wanted2, &Moments::cross,    &Moments::absolute,    &Moments::squared};
+constexpr const char* kRegressionFigures[] = {"mse", "mae", "rmse", "rse", "r2", "correlation"};
 
-Json figures(const Moments& m) {
+Json regression_figures(const Moments& m) {
   Json json = Json::object();
   json.set("mse", ratio(m.squared, m.n));
   json.set("mae", ratio(m.absolute, m.n));
@@ -68,8 +68,8 @@ class Regression : public Evaluation {
 
   Json result() const override {
     Json json = Json::object(), table = Json::array();
-    for (const Moments& m : columns_) table.push(figures(m));
-    for (const char* name : kFigures) {
+    for (const Moments& m : columns_) table.push(regression_figures(m));
+    for (const char* name : kRegressionFigures) {
       double sum = 0;
       int64_t defined = 0;
       for (const Json& column : table.as_array()) {
@@ -86,7 +86,7 @@ class Regression : public Evaluation {
     Json json = Json::object(), list = Json::array();
     for (const Moments& m : columns_) {
       Json numbers = Json::array();
-      for (auto field : kFields) numbers.push(m.*field);
+      for (auto field : kRegressionFields) numbers.push(m.*field);
       list.push(std::move(numbers));
     }
     json.set("columns", std::move(list));
@@ -100,11 +100,11 @@ class Regression : public Evaluation {
     columns_.assign(list->as_array().size(), {});
     for (size_t c = 0; c < columns_.size(); ++c) {
       const Json& numbers = list->as_array()[c];
-      if (!numbers.is_array() || numbers.as_array().size() != std::size(kFields))
+      if (!numbers.is_array() || numbers.as_array().size() != std::size(kRegressionFields))
         config.fail("columns", "must hold lists of 8 numbers", numbers.dump());
-      for (size_t i = 0; i < std::size(kFields); ++i) {
+      for (size_t i = 0; i < std::size(kRegressionFields); ++i) {
         if (!numbers.as_array()[i].is_number()) config.fail("columns", "must hold lists of 8 numbers", numbers.as_array()[i].type_name());
-        columns_[c].*kFields[i] = numbers.as_array()[i].as_number();
+        columns_[c].*kRegressionFields[i] = numbers.as_array()[i].as_number();
       }
     }
   }

@@ -236,9 +236,9 @@ class Roc : public Evaluation {
   std::vector<Scores> scores_;
 };
 
-constexpr Option kOptions[] = {{"steps", "integer", "0", "thresholds; 0: exact", {0, 1000000}},
-                               {"most", "integer", "268435456", "scores that are kept where steps is 0: 8 bytes each", {1, 1e12}},
-                               {"curves", "boolean", "true", "keeps the curves"}};
+constexpr Option kRocOptions[] = {{"steps", "integer", "0", "thresholds; 0: exact", {0, 1000000}},
+                                  {"most", "integer", "268435456", "scores that are kept where steps is 0: 8 bytes each", {1, 1e12}},
+                                  {"curves", "boolean", "true", "keeps the curves"}};
 
 }  // namespace
 
@@ -246,7 +246,7 @@ extern const EvaluationDef evaluation_roc;
 const EvaluationDef evaluation_roc{
     .name = "roc",
     .doc = "ROC and precision-recall curves, AUC and average precision, each class against the rest; options steps (0: exact), curves",
-    .schema = {.options = kOptions},
+    .schema = {.options = kRocOptions},
     .make = [](const Config& options, const EvaluationTask& task) -> std::unique_ptr<Evaluation> {
       return std::make_unique<Roc>(options, task);
     }};

@@ -13,7 +13,7 @@
 namespace perigee {
 namespace {
 
-Type of_one_step(const Type& type) { return {type.dtype, type.shape.with(type.shape.rank() - 1, 1)}; }
+Type step_model_of_one_step(const Type& type) { return {type.dtype, type.shape.with(type.shape.rank() - 1, 1)}; }
 
 std::string place_of(const ModelSpec& spec) { return spec.where.empty() ? "network" : spec.where; }
 
@@ -43,7 +43,7 @@ BuiltNetwork built_of(const Model& model) {
   std::vector<NetworkInput> inputs = spec.inputs;
   Type& stepped = inputs[static_cast<size_t>(stepped_input(spec, model.output_types().at(0).shape))].type;
   const int64_t window = stepped.shape.at(-1);
-  stepped = of_one_step(stepped);
+  stepped = step_model_of_one_step(stepped);
   Graph graph;
   BuiltNetwork built =
       Network(spec.network, spec.where)
@@ -85,8 +85,9 @@ StepModel::StepModel(const Model& model, int64_t rows, bool unlinked) : StepMode
 StepModel::StepModel(const Model& model, const BuiltNetwork& one, int64_t rows, bool unlinked)
     : carried_(std::make_shared<CarriedLayout>(one.carried)),
       most_steps_(one.most_steps),
-      input_type_(of_one_step(model.spec().inputs[static_cast<size_t>(stepped_input(model.spec(), model.output_types()[0].shape))].type)),
-      output_type_(of_one_step(model.output_types()[0])),
+      input_type_(step_model_of_one_step(
+          model.spec().inputs[static_cast<size_t>(stepped_input(model.spec(), model.output_types()[0].shape))].type)),
+      output_type_(step_model_of_one_step(model.output_types()[0])),
       model_(copied(model)),
       plans_(*model_, PlanSet::Kind::inference, Backend::cpu, nullptr,
              unlinked ? std::vector<std::string>{kUnlinkedOutput} : std::vector<std::string>()),

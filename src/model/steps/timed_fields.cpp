@@ -9,14 +9,14 @@ namespace {
 
 constexpr int64_t kMostSizes = 8, kApart = 8;
 
-int64_t last_axis(const NetworkInput& field) {
+int64_t timed_fields_last_axis(const NetworkInput& field) {
   const Shape& shape = field.type.shape;
   return shape.rank() > 0 ? shape[shape.rank() - 1] : 0;
 }
 
 bool ends(const NetworkInput& role) { return role.role == FieldRole::length || role.role == FieldRole::mask; }
 
-void cut(NetworkInput* field, const TimedFields& timed, int64_t steps) {
+void cut_timed_fields(NetworkInput* field, const TimedFields& timed, int64_t steps) {
   if (timed.has(field->name)) field->type.shape = field->type.shape.with(field->type.shape.rank() - 1, steps);
 }
 
@@ -37,8 +37,8 @@ std::optional<TimedFields> timed_fields(const ModelSpec& spec) {
   const auto add = [&](const NetworkInput& field, const std::vector<NetworkInput>& roles) {
     const auto of_field = [&](const NetworkInput& role) { return role.of == field.name; };
     if (std::none_of(roles.begin(), roles.end(), [&](const NetworkInput& role) { return of_field(role) && ends(role); })) return;
-    if (timed.steps == 0) timed.steps = last_axis(field);
-    same &= last_axis(field) == timed.steps;
+    if (timed.steps == 0) timed.steps = timed_fields_last_axis(field);
+    same &= timed_fields_last_axis(field) == timed.steps;
     timed.names.push_back(field.name);
     for (const NetworkInput& role : roles) {
       if (!of_field(role)) continue;
@@ -58,10 +58,10 @@ std::optional<TimedFields> timed_fields(const ModelSpec& spec) {
 
 ModelSpec with_steps(ModelSpec spec, int64_t steps) {
   const std::optional<TimedFields> timed = timed_fields(spec);
-  for (NetworkInput& input : spec.inputs) cut(&input, *timed, steps);
-  for (NetworkInput& role : spec.target_roles) cut(&role, *timed, steps);
-  for (LossHead& head : spec.more_heads) cut(&head.target, *timed, steps);
-  cut(&spec.target, *timed, steps);
+  for (NetworkInput& input : spec.inputs) cut_timed_fields(&input, *timed, steps);
+  for (NetworkInput& role : spec.target_roles) cut_timed_fields(&role, *timed, steps);
+  for (LossHead& head : spec.more_heads) cut_timed_fields(&head.target, *timed, steps);
+  cut_timed_fields(&spec.target, *timed, steps);
   return spec;
 }
 

@@ -4,15 +4,15 @@ namespace perigee {
 
 namespace {
 
-constexpr Option kOptions[] = {{"trials", "integer", "1", "draws of each value", {1, 10000}},
-                               {"probability", "number", "0.5", "of success", {0, 1}}};
+constexpr Option kBinomialOptions[] = {{"trials", "integer", "1", "draws of each value", {1, 10000}},
+                                       {"probability", "number", "0.5", "of success", {0, 1}}};
 
 }  // namespace
 
 extern const InitializerDef init_binomial;
 const InitializerDef init_binomial{.name = "binomial",
                                    .doc = "Successes among `trials` (1) of `probability` (0.5).",
-                                   .schema = {.options = kOptions},
+                                   .schema = {.options = kBinomialOptions},
                                    .fill = [](const Config& options, const ParameterSpec& spec, uint64_t seed, std::span<float> values) {
                                      const int64_t trials = options.integer("trials");
                                      const double probability = options.number("probability");

@@ -5,11 +5,11 @@ namespace perigee {
 
 namespace {
 
-constexpr const char* kPositional[] = {"values"};
-constexpr Option kOptions[] = {{"values", "list of numbers", nullptr, "one for each part, in order"}};
+constexpr const char* kBlocksPositional[] = {"values"};
+constexpr Option kBlocksOptions[] = {{"values", "list of numbers", nullptr, "one for each part, in order"}};
 
 // The biases of a recurrent layer's gates are one vector.
-void fill(const Config& options, const ParameterSpec& spec, uint64_t, std::span<float> values) {
+void fill_blocks(const Config& options, const ParameterSpec& spec, uint64_t, std::span<float> values) {
   const Json* list = options.raw("values");
   const size_t parts = list != nullptr && list->is_array() ? list->as_array().size() : 0;
   if (parts == 0 || values.size() % parts != 0)
@@ -26,7 +26,7 @@ void fill(const Config& options, const ParameterSpec& spec, uint64_t, std::span<
 extern const InitializerDef init_blocks;
 const InitializerDef init_blocks{.name = "blocks",
                                  .doc = "Equal parts of the tensor, in memory order, each filled with its number of `values`.",
-                                 .schema = {.options = kOptions, .positional = kPositional},
-                                 .fill = fill};
+                                 .schema = {.options = kBlocksOptions, .positional = kBlocksPositional},
+                                 .fill = fill_blocks};
 
 }  // namespace perigee

@@ -6,7 +6,7 @@ namespace {
 
 // Dense [n, n]: the identity matrix. Convolutions [n, n, kernel...]: the identity at the centre, so that the layer passes its
 // input through; needs odd kernels.
-void fill(const Config& options, const ParameterSpec& spec, uint64_t, std::span<float> values) {
+void fill_identity(const Config& options, const ParameterSpec& spec, uint64_t, std::span<float> values) {
   const double gain = options.number("gain");
   const Shape& shape = spec.shape;
   int64_t window = 1, centre = 0;
@@ -25,12 +25,14 @@ void fill(const Config& options, const ParameterSpec& spec, uint64_t, std::span<
   for (int64_t i = 0; i < shape[0]; ++i) values[static_cast<size_t>((i * shape[1] + i) * window + centre)] = static_cast<float>(gain);
 }
 
-constexpr Option kOptions[] = {{"gain", "number", "1", "multiplies each value"}};
+constexpr Option kIdentityOptions[] = {{"gain", "number", "1", "multiplies each value"}};
 
 }  // namespace
 
 extern const InitializerDef init_identity;
-const InitializerDef init_identity{
-    .name = "identity", .doc = "Passes the input through, times `gain` (1).", .schema = {.options = kOptions}, .fill = fill};
+const InitializerDef init_identity{.name = "identity",
+                                   .doc = "Passes the input through, times `gain` (1).",
+                                   .schema = {.options = kIdentityOptions},
+                                   .fill = fill_identity};
 
 }  // namespace perigee

@@ -15,7 +15,7 @@ double dot(const double* a, const double* b, int64_t n) {
 
 // Rows (or columns, when there are more rows than columns) of the [first dimension, rest] matrix are orthonormal, times `gain`.
 // Saxe, McClelland and Ganguli 2014. Modified Gram-Schmidt, twice, on normal draws: no library, the same bits everywhere.
-void fill(const Config& options, const ParameterSpec& spec, uint64_t seed, std::span<float> values) {
+void fill_orthogonal(const Config& options, const ParameterSpec& spec, uint64_t seed, std::span<float> values) {
   const double gain = options.number("gain");
   const int64_t rows = spec.shape.rank() > 0 ? spec.shape[0] : 1;
   const int64_t columns = rows > 0 ? static_cast<int64_t>(values.size()) / rows : 0;
@@ -44,14 +44,14 @@ void fill(const Config& options, const ParameterSpec& spec, uint64_t seed, std::
           static_cast<float>(gain * vectors[static_cast<size_t>(rows <= columns ? r * columns + c : c * rows + r)]);
 }
 
-constexpr Option kOptions[] = {{"gain", "number", "1", "multiplies each value"}};
+constexpr Option kOrthogonalOptions[] = {{"gain", "number", "1", "multiplies each value"}};
 
 }  // namespace
 
 extern const InitializerDef init_orthogonal;
 const InitializerDef init_orthogonal{.name = "orthogonal",
                                      .doc = "Orthonormal rows or columns, times `gain` (1). Saxe et al. 2014.",
-                                     .schema = {.options = kOptions},
-                                     .fill = fill};
+                                     .schema = {.options = kOrthogonalOptions},
+                                     .fill = fill_orthogonal};
 
 }  // namespace perigee

@@ -4,7 +4,7 @@ namespace perigee {
 
 namespace {
 
-constexpr Option kOptions[] = {{"scale", "number", "1", "of the variance", {0, 1e6}}};
+constexpr Option kVarScalingUniformFanInOptions[] = {{"scale", "number", "1", "of the variance", {0, 1e6}}};
 
 }  // namespace
 
@@ -12,7 +12,7 @@ extern const InitializerDef init_var_scaling_uniform_fan_in;
 const InitializerDef init_var_scaling_uniform_fan_in{
     .name = "var_scaling_uniform_fan_in",
     .doc = "Uniform, variance scale / fan_in.",
-    .schema = {.options = kOptions},
+    .schema = {.options = kVarScalingUniformFanInOptions},
     .fill = [](const Config& options, const ParameterSpec& spec, uint64_t seed, std::span<float> values) {
       const double bound = std::sqrt(3 * options.number("scale") / fan_in(spec));
       fill_uniform(spec, seed, -bound, bound, values);

@@ -4,7 +4,7 @@ namespace perigee {
 
 namespace {
 
-constexpr Option kOptions[] = {{"scale", "number", "1", "of the variance", {0, 1e6}}};
+constexpr Option kVarScalingUniformFanOutOptions[] = {{"scale", "number", "1", "of the variance", {0, 1e6}}};
 
 }  // namespace
 
@@ -12,7 +12,7 @@ extern const InitializerDef init_var_scaling_uniform_fan_out;
 const InitializerDef init_var_scaling_uniform_fan_out{
     .name = "var_scaling_uniform_fan_out",
     .doc = "Uniform, variance scale / fan_out.",
-    .schema = {.options = kOptions},
+    .schema = {.options = kVarScalingUniformFanOutOptions},
     .fill = [](const Config& options, const ParameterSpec& spec, uint64_t seed, std::span<float> values) {
       const double bound = std::sqrt(3 * options.number("scale") / fan_out(spec));
       fill_uniform(spec, seed, -bound, bound, values);

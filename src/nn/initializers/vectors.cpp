@@ -6,10 +6,10 @@ namespace perigee {
 
 namespace {
 
-constexpr const char* kPositional[] = {"file"};
-constexpr Option kOptions[] = {{"file", "file", nullptr, "vectors of words: of word2vec, GloVe, fastText or Deeplearning4j"},
-                               {"words", "list of names", "the file's",
-                                "the word of each row, in order; one that has no vector begins with draws as small as the others"}};
+constexpr const char* kVectorsPositional[] = {"file"};
+constexpr Option kVectorsOptions[] = {{"file", "file", nullptr, "vectors of words: of word2vec, GloVe, fastText or Deeplearning4j"},
+                                      {"words", "list of names", "the file's",
+                                       "the word of each row, in order; one that has no vector begins with draws as small as the others"}};
 
 [[noreturn]] void fail(const Config& options, std::string what, std::string got, std::string expected) {
   throw Error(ErrorKind::model,
@@ -17,7 +17,7 @@ constexpr Option kOptions[] = {{"file", "file", nullptr, "vectors of words: of w
 }
 
 // Rows without a vector are drawn evenly, with the mean square of those that have one.
-void fill(const Config& options, const ParameterSpec& spec, uint64_t seed, std::span<float> values) {
+void fill_vectors(const Config& options, const ParameterSpec& spec, uint64_t seed, std::span<float> values) {
   const WordVectors vectors = read_vectors(options.string("file"));
   const std::vector<std::string> words = options.string_list("words");
   if (spec.shape.rank() != 2 || spec.shape[1] != vectors.numbers())
@@ -42,7 +42,7 @@ void fill(const Config& options, const ParameterSpec& spec, uint64_t seed, std::
 extern const InitializerDef init_vectors;
 const InitializerDef init_vectors{.name = "vectors",
                                   .doc = "A row of the tensor, such as an embedding's, is the vector of a word from a file.",
-                                  .schema = {.options = kOptions, .positional = kPositional},
-                                  .fill = fill};
+                                  .schema = {.options = kVectorsOptions, .positional = kVectorsPositional},
+                                  .fill = fill_vectors};
 
 }  // namespace perigee

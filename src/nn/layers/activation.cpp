@@ -3,10 +3,10 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"activation"};
-constexpr Option kOptions[] = {{"activation", "activation", nullptr, "a name, or {type = name, options ...}"}};
+constexpr const char* kActivationPositional[] = {"activation"};
+constexpr Option kActivationOptions[] = {{"activation", "activation", nullptr, "a name, or {type = name, options ...}"}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_activation(LayerContext& context, std::span<const Value> inputs) {
   if (!context.options().has("activation")) context.options().fail("activation", "is missing", "", "a name, as in \"relu\"");
   return {finish(context, inputs[0])};
 }
@@ -19,8 +19,8 @@ const LayerDef layer_activation{.name = "activation",
                                 .doc = "Applies an activation function.",
                                 .example = R"({"type": "activation", "activation": {"type": "elu", "alpha": 0.5}})",
                                 .example_input = "[6]",
-                                .schema = layer_schema(kOptions, kPositional),
-                                .build = build,
+                                .schema = layer_schema(kActivationOptions, kActivationPositional),
+                                .build = build_activation,
                                 .step_use = each_step};
 
 }  // namespace perigee

@@ -5,8 +5,9 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"units"};
-constexpr Option kOptions[] = {{"units", "integer", "features of the queries", "features in which queries and keys meet", {1, 1 << 20}}};
+constexpr const char* kAdditiveAttentionPositional[] = {"units"};
+constexpr Option kAdditiveAttentionOptions[] = {
+    {"units", "integer", "features of the queries", "features in which queries and keys meet", {1, 1 << 20}}};
 
 // Probabilities [N, S, T] of scores; keys that do not count have none, and a query without a key has none at all.
 Value probabilities(Value scores, Value mask) {
@@ -18,12 +19,12 @@ Value probabilities(Value scores, Value mask) {
   return graph.apply("softmax", {where(greater(counts, zero), scores, least)}, last) * counts;
 }
 
-StepUse step_use(const Config&, std::span<const Value> inputs) {
+StepUse additive_attention_step_use(const Config&, std::span<const Value> inputs) {
   const auto there = [](const Value& memory) { return static_cast<bool>(memory); };
   return inputs[0] && std::none_of(inputs.begin() + 1, inputs.end(), there) ? StepUse::each : StepUse::mixed;
 }
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_additive_attention(LayerContext& context, std::span<const Value> inputs) {
   for (const Value& input : inputs) require_steps(context, input);
   const Value q = steps_first(inputs[0]), k = steps_first(inputs[1]), v = inputs.size() > 2 ? steps_first(inputs[2]) : k;
   if (v.shape()[1] != k.shape()[1])
@@ -45,10 +46,10 @@ const LayerDef layer_additive_attention{
     .doc = "additive_attention(queries, memory), or with values of their own: scores are w tanh(Q q + K k). Bahdanau et al. 2015.",
     .example = R"({"type": "additive_attention", "units": 3})",
     .example_input = "[[4, 2], [5, 3]]",
-    .schema = layer_schema(kOptions, kPositional),
+    .schema = layer_schema(kAdditiveAttentionOptions, kAdditiveAttentionPositional),
     .min_inputs = 2,
     .max_inputs = 3,
-    .build = build,
-    .step_use = step_use};
+    .build = build_additive_attention,
+    .step_use = additive_attention_step_use};
 
 }  // namespace perigee

@@ -6,10 +6,10 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"rate"};
-constexpr Option kOptions[] = {{"rate", "number", "0.5", "probability with which a value is dropped", {0, 0.999999}}};
+constexpr const char* kAlphaDropoutPositional[] = {"rate"};
+constexpr Option kAlphaDropoutOptions[] = {{"rate", "number", "0.5", "probability with which a value is dropped", {0, 0.999999}}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_alpha_dropout(LayerContext& context, std::span<const Value> inputs) {
   if (!context.training()) return {inputs[0]};
   const double rate = context.options().number("rate");
   constexpr double kDropped = -1.7580993408473766;  // selu at minus infinity
@@ -29,8 +29,8 @@ const LayerDef layer_alpha_dropout{
     .doc = "Dropout for selu networks: dropped values take the value that keeps mean and variance. Klambauer et al. 2017.",
     .example = R"({"type": "alpha_dropout", "rate": 0.2})",
     .example_input = "[12]",
-    .schema = layer_schema(kOptions, kPositional),
-    .build = build,
+    .schema = layer_schema(kAlphaDropoutOptions, kAlphaDropoutPositional),
+    .build = build_alpha_dropout,
     .step_use = each_step};
 
 }  // namespace perigee

@@ -3,8 +3,8 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"heads"};
-constexpr Option kOptions[] = {
+constexpr const char* kAttentionPositional[] = {"heads"};
+constexpr Option kAttentionLayerOptions[] = {
     kHeadsOption,
     kKvHeadsOption,
     kHeadSizeOption,
@@ -32,11 +32,11 @@ std::vector<Value> compare_inputs(LayerContext& context, const Attending& how, s
   return {features_first(masked_rows(attend(context, how, q, k, v, mask, "dropout"), context.mask(inputs[0])))};
 }
 
-StepUse step_use(const Config& options, std::span<const Value> inputs) {
+StepUse attention_step_use(const Config& options, std::span<const Value> inputs) {
   return options.boolean("project") && looks_back_alone(options, inputs) ? StepUse::each : StepUse::mixed;
 }
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_attention(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
   for (const Value& input : inputs) require_steps(context, input);
   const int64_t channels = inputs[0].shape()[1];
@@ -69,9 +69,9 @@ const LayerDef layer_attention{
         "attention(queries, keys, values). Vaswani et al. 2017.",
     .example = R"({"type": "attention", "heads": 2, "kv_heads": 1, "causal": true, "bias": true, "positions": "rotary"})",
     .example_input = "[4, 5]",
-    .schema = layer_schema(kOptions, kPositional),
+    .schema = layer_schema(kAttentionLayerOptions, kAttentionPositional),
     .max_inputs = 3,
-    .build = build,
-    .step_use = step_use};
+    .build = build_attention,
+    .step_use = attention_step_use};
 
 }  // namespace perigee

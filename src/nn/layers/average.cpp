@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_average(LayerContext& context, std::span<const Value> inputs) {
   return {fold(context, inputs, [](Value a, Value b) { return a + b; })[0] * (1 / static_cast<double>(inputs.size()))};
 }
 
@@ -16,7 +16,7 @@ const LayerDef layer_average{.name = "average",
                              .example_input = "[[2, 3], [2, 3], [2, 3]]",
                              .min_inputs = 2,
                              .max_inputs = -1,
-                             .build = build,
+                             .build = build_average,
                              .step_use = each_step};
 
 }  // namespace perigee

@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {
+constexpr Option kAvgpool1dOptions[] = {
     kKernelOption, kPoolStrideOption, kPaddingOption, {"count_include_pad", "boolean", "false", "padding counts as zeros in the mean"}};
 
 }  // namespace
@@ -15,7 +15,7 @@ const LayerDef layer_avgpool1d{
     .doc = "The mean of each window of a sequence.",
     .example = R"({"type": "avgpool1d", "kernel": 3, "stride": 2, "padding": 1})",
     .example_input = "[2, 9]",
-    .schema = layer_schema(kOptions, kPoolPositional),
+    .schema = layer_schema(kAvgpool1dOptions, kPoolPositional),
     .build = [](LayerContext& context, std::span<const Value> inputs) { return build_pool(context, inputs[0], 1, "average"); }};
 
 }  // namespace perigee

@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {
+constexpr Option kBatchnormOptions[] = {
     {"decay", "number", "0.9", "of the running statistics: running = decay * running + (1 - decay) * batch", {0, 1}},
     {"epsilon", "number", "1e-5", "added to the variance", {0, 1}},
     {"scale", "boolean", "true", "multiplies by a learned gamma"},
@@ -11,7 +11,7 @@ constexpr Option kOptions[] = {
     kActivationOption,
 };
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_batchnorm(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
   const Value input = inputs[0];
   if (input.rank() < 2) context.fail("needs channels to normalise", "a single number");
@@ -57,8 +57,8 @@ const LayerDef layer_batchnorm{
         "and in training where trainable = false or pretrained.freeze keep them.",
     .example = R"({"type": "batchnorm", "epsilon": 1e-3, "activation": "tanh"})",
     .example_input = "[3, 4, 5]",
-    .schema = layer_schema(kOptions),
-    .build = build,
+    .schema = layer_schema(kBatchnormOptions),
+    .build = build_batchnorm,
     .step_use = each_step};
 
 }  // namespace perigee

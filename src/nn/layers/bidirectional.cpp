@@ -3,11 +3,12 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"layer"};
-constexpr Option kOptions[] = {{"layer", "layer", nullptr, "a recurrent layer: lstm, gru or rnn"},
-                               {"merge", "name", "concat", "how the two results are joined", {}, {"concat", "sum", "mean", "multiply"}}};
+constexpr const char* kBidirectionalPositional[] = {"layer"};
+constexpr Option kBidirectionalOptions[] = {
+    {"layer", "layer", nullptr, "a recurrent layer: lstm, gru or rnn"},
+    {"merge", "name", "concat", "how the two results are joined", {}, {"concat", "sum", "mean", "multiply"}}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_bidirectional(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
   const Json* given = options.raw("layer");
   if (given == nullptr) options.fail("layer", "is missing", "", "lstm, gru or rnn");
@@ -39,7 +40,7 @@ const LayerDef layer_bidirectional{
         "gru and rnn stacks such layers.",
     .example = R"({"type": "bidirectional", "layer": {"type": "gru", "units": 3}, "merge": "multiply"})",
     .example_input = "[2, 3]",
-    .schema = layer_schema(kOptions, kPositional),
-    .build = build};
+    .schema = layer_schema(kBidirectionalOptions, kBidirectionalPositional),
+    .build = build_bidirectional};
 
 }  // namespace perigee

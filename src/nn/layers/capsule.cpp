@@ -7,10 +7,10 @@ namespace {
 
 constexpr double kTiny = 1e-7;  // beside a squared length: the slope at the origin stays finite
 
-constexpr const char* kPositional[] = {"capsules"};
-constexpr Option kOptions[] = {{"capsules", "integer", nullptr, "of the result", {1, 1 << 16}},
-                               {"size", "integer", "16", "numbers of each", {1, 1 << 16}},
-                               {"routings", "integer", "3", "rounds of routing by agreement", {1, 32}}};
+constexpr const char* kCapsulePositional[] = {"capsules"};
+constexpr Option kCapsuleOptions[] = {{"capsules", "integer", nullptr, "of the result", {1, 1 << 16}},
+                                      {"size", "integer", "16", "numbers of each", {1, 1 << 16}},
+                                      {"routings", "integer", "3", "rounds of routing by agreement", {1, 32}}};
 
 // Every capsule below foretells every capsule above: [N, I, D] to [N, I, J, E].
 Value predictions(LayerContext& context, Value u, int64_t above, int64_t size) {
@@ -19,7 +19,7 @@ Value predictions(LayerContext& context, Value u, int64_t above, int64_t size) {
   return reshape(matmul(reshape(u, Shape{n, below, 1, d}), weight), Shape{n, below, above, size});
 }
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_capsule(LayerContext& context, std::span<const Value> inputs) {
   const Value u = inputs[0];
   if (u.rank() != 3) context.fail("needs capsules (count x size)", example_text(u), "", "put primary_capsules in front");
   const int64_t n = u.shape()[0], below = u.shape()[1], above = context.options().integer("capsules"),
@@ -54,7 +54,7 @@ const LayerDef layer_capsule{
         "of each lies between 0 and 1.",
     .example = R"({"type": "capsule", "capsules": 3, "size": 4, "routings": 3})",
     .example_input = "[5, 2]",
-    .schema = layer_schema(kOptions, kPositional),
-    .build = build};
+    .schema = layer_schema(kCapsuleOptions, kCapsulePositional),
+    .build = build_capsule};
 
 }  // namespace perigee

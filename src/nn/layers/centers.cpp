@@ -3,11 +3,11 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"classes"};
-constexpr Option kOptions[] = {{"classes", "integer", nullptr, "each has a centre", {1, 1 << 20}}};
+constexpr const char* kCentersPositional[] = {"classes"};
+constexpr Option kCentersOptions[] = {{"classes", "integer", nullptr, "each has a centre", {1, 1 << 20}}};
 
 // |x|^2 - 2 x c + |c|^2 would lose what is small beside |x|; the differences themselves are features x classes numbers an example.
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_centers(LayerContext& context, std::span<const Value> inputs) {
   const Value x = flatten(inputs[0]);
   const int64_t n = x.shape()[0], features = x.shape()[1], classes = context.options().integer("classes");
   const Value centers = context.parameter("weight", Shape{classes, features}, ParameterRole::weight, features, classes, 0.0);
@@ -25,7 +25,7 @@ const LayerDef layer_centers{
         "output beside a classifier it draws the features of a class together; lr_scale is how fast the centres follow.",
     .example = R"({"type": "centers", "classes": 3})",
     .example_input = "[4]",
-    .schema = layer_schema(kOptions, kPositional),
-    .build = build};
+    .schema = layer_schema(kCentersOptions, kCentersPositional),
+    .build = build_centers};
 
 }  // namespace perigee

@@ -3,10 +3,10 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"axis"};
-constexpr Option kOptions[] = {{"axis", "integer", "1", "the dimension; 1 are the channels"}};
+constexpr const char* kConcatLayerPositional[] = {"axis"};
+constexpr Option kConcatLayerOptions[] = {{"axis", "integer", "1", "the dimension; 1 are the channels"}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_concat(LayerContext& context, std::span<const Value> inputs) {
   const int64_t axis = context.options().integer_in("axis", 1, kMaxRank - 1, 1);
   for (const Value& input : inputs)
     if (axis >= input.rank() || input.rank() != inputs[0].rank() ||
@@ -17,7 +17,7 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   return {context.graph().apply("concatenate", inputs, Json(Json::Object{{"axis", Json(axis)}}))};
 }
 
-StepUse step_use(const Config& options, std::span<const Value> inputs) {
+StepUse concat_step_use(const Config& options, std::span<const Value> inputs) {
   return inputs[0].rank() == 3 && options.integer_in("axis", 1, kMaxRank - 1, 1) == 1 ? StepUse::each : StepUse::mixed;
 }
 
@@ -28,9 +28,9 @@ const LayerDef layer_concat{.name = "concat",
                             .doc = "Its inputs one after the other along a dimension, usually the channels.",
                             .example = R"({"type": "concat"})",
                             .example_input = "[[2, 3], [4, 3]]",
-                            .schema = layer_schema(kOptions, kPositional),
+                            .schema = layer_schema(kConcatLayerOptions, kConcatLayerPositional),
                             .max_inputs = -1,
-                            .build = build,
-                            .step_use = step_use};
+                            .build = build_concat,
+                            .step_use = concat_step_use};
 
 }  // namespace perigee

@@ -3,8 +3,8 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"out", "kernel"};
-constexpr Option kOptions[] = {
+constexpr const char* kConv2dPositional[] = {"out", "kernel"};
+constexpr Option kConv2dOptions[] = {
     {"out", "integer", nullptr, "output channels", {1}},
     kKernelOption,
     kStrideOption,
@@ -24,7 +24,7 @@ const LayerDef layer_conv2d{
     .doc = "Convolution of images: slides `out` learned windows over all channels.",
     .example = R"({"type": "conv2d", "out": 4, "kernel": 3, "stride": 2, "padding": 1, "activation": "tanh"})",
     .example_input = "[2, 7, 6]",
-    .schema = layer_schema(kOptions, kPositional),
+    .schema = layer_schema(kConv2dOptions, kConv2dPositional),
     .build = [](LayerContext& context, std::span<const Value> inputs) { return build_conv(context, inputs[0], 2); }};
 
 }  // namespace perigee

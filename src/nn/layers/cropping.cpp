@@ -5,11 +5,11 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"cropping"};
-constexpr Option kOptions[] = {{"cropping", "integer, {height, width} or {top, bottom, left, right}", nullptr,
-                                "rows and columns at the borders; for sequences an integer or {left, right}"}};
+constexpr const char* kCroppingPositional[] = {"cropping"};
+constexpr Option kCroppingOptions[] = {{"cropping", "integer, {height, width} or {top, bottom, left, right}", nullptr,
+                                        "rows and columns at the borders; for sequences an integer or {left, right}"}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_cropping(LayerContext& context, std::span<const Value> inputs) {
   refuse_mask(context, context.mask(inputs[0]), "take conv1d, or give sequences of one length");
   const Borders borders = read_borders(context, "cropping", inputs[0]);
   std::vector<int64_t> stop = inputs[0].shape().vector();
@@ -33,7 +33,7 @@ const LayerDef layer_cropping{.name = "cropping",
                               .doc = "Cuts the borders off images or sequences.",
                               .example = R"({"type": "cropping", "cropping": [1, 0, 0, 2]})",
                               .example_input = "[2, 4, 5]",
-                              .schema = layer_schema(kOptions, kPositional),
-                              .build = build};
+                              .schema = layer_schema(kCroppingOptions, kCroppingPositional),
+                              .build = build_cropping};
 
 }  // namespace perigee

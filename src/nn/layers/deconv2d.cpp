@@ -5,8 +5,8 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"out", "kernel"};
-constexpr Option kOptions[] = {
+constexpr const char* kDeconv2dPositional[] = {"out", "kernel"};
+constexpr Option kDeconv2dOptions[] = {
     {"out", "integer", nullptr, "output channels", {1}},
     kKernelOption,
     kStrideOption,
@@ -42,7 +42,7 @@ Window enlarging_window(const LayerContext& context, Pair input) {
   return w;
 }
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_deconv2d(LayerContext& context, std::span<const Value> inputs) {
   refuse_mask(context, context.mask(inputs[0]), "take conv1d, or give sequences of one length");
   require_image(context, inputs[0], 2);
   const Value x = inputs[0];
@@ -67,7 +67,7 @@ const LayerDef layer_deconv2d{
     .doc = "Transposed convolution: the adjoint of conv2d, which enlarges images. The weight is [in, out, height, width], as in PyTorch.",
     .example = R"({"type": "deconv2d", "out": 3, "kernel": 3, "stride": 2, "padding": 1, "activation": "tanh"})",
     .example_input = "[2, 4, 3]",
-    .schema = layer_schema(kOptions, kPositional),
-    .build = build};
+    .schema = layer_schema(kDeconv2dOptions, kDeconv2dPositional),
+    .build = build_deconv2d};
 
 }  // namespace perigee

@@ -5,8 +5,8 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"out"};
-constexpr Option kOptions[] = {
+constexpr const char* kDensePositional[] = {"out"};
+constexpr Option kDenseOptions[] = {
     {"out", "integer", nullptr, "number of outputs", {1}},
     kBiasOption,
     {"over",
@@ -56,7 +56,7 @@ void add_contraction(LayerContext& context, Value a, Value y, Value weight) {
 }
 
 // An image is flattened first.
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_dense(LayerContext& context, std::span<const Value> inputs) {
   const bool steps = context.options().choice("over") == "steps";
   if (steps) require_steps(context, inputs[0], "leave over out");
   if (!steps) refuse_mask(context, context.mask(inputs[0]), std::string(kPoolFirst) + ", or take over = \"steps\" for each step");
@@ -72,7 +72,7 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   return {y};
 }
 
-StepUse step_use(const Config& options, std::span<const Value>) {
+StepUse dense_step_use(const Config& options, std::span<const Value>) {
   return options.choice("over") == "steps" ? StepUse::each : StepUse::mixed;
 }
 
@@ -83,8 +83,8 @@ const LayerDef layer_dense{.name = "dense",
                            .doc = "Each output is a learned weighted sum of all inputs. Flattens what is not flat.",
                            .example = R"({"type": "dense", "out": 5, "activation": "sigmoid"})",
                            .example_input = "[7]",
-                           .schema = layer_schema(kOptions, kPositional),
-                           .build = build,
-                           .step_use = step_use};
+                           .schema = layer_schema(kDenseOptions, kDensePositional),
+                           .build = build_dense,
+                           .step_use = dense_step_use};
 
 }  // namespace perigee

@@ -4,12 +4,12 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"kernel", "multiplier"};
-constexpr Option kOptions[] = {
+constexpr const char* kDepthwiseConv2dPositional[] = {"kernel", "multiplier"};
+constexpr Option kDepthwiseConv2dOptions[] = {
     kKernelOption, kStrideOption,    kPaddingOption, kDilationOption, {"multiplier", "integer", "1", "outputs for each input channel"},
     kBiasOption,   kActivationOption};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_depthwise_conv2d(LayerContext& context, std::span<const Value> inputs) {
   refuse_mask(context, context.mask(inputs[0]), "take conv1d, or give sequences of one length");
   require_image(context, inputs[0], 2);
   const int64_t in = inputs[0].shape()[1], out = in * context.options().integer_in("multiplier", 1, 1 << 16, 1);
@@ -28,7 +28,7 @@ const LayerDef layer_depthwise_conv2d{.name = "depthwise_conv2d",
                                       .doc = "Convolution of each channel by itself: `multiplier` learned windows for every input channel.",
                                       .example = R"({"type": "depthwise_conv2d", "kernel": 3, "multiplier": 2, "padding": 1})",
                                       .example_input = "[3, 5, 4]",
-                                      .schema = layer_schema(kOptions, kPositional),
-                                      .build = build};
+                                      .schema = layer_schema(kDepthwiseConv2dOptions, kDepthwiseConv2dPositional),
+                                      .build = build_depthwise_conv2d};
 
 }  // namespace perigee

@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_dot_product(LayerContext& context, std::span<const Value> inputs) {
   require_same_shapes(context, inputs);
   return {reduce_sum(flatten(inputs[0] * inputs[1]), {1}, true)};
 }
@@ -17,6 +17,6 @@ const LayerDef layer_dot_product{.name = "dot_product",
                                  .example_input = "[[3, 2], [3, 2]]",
                                  .min_inputs = 2,
                                  .max_inputs = 2,
-                                 .build = build};
+                                 .build = build_dot_product};
 
 }  // namespace perigee

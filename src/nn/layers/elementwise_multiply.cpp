@@ -3,9 +3,9 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {kBiasOption, kActivationOption};
+constexpr Option kElementwiseMultiplyOptions[] = {kBiasOption, kActivationOption};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_elementwise_multiply(LayerContext& context, std::span<const Value> inputs) {
   const Value x = inputs[0];
   std::vector<int64_t> dims = x.shape().vector();
   dims.erase(dims.begin());
@@ -23,7 +23,7 @@ const LayerDef layer_elementwise_multiply{.name = "elementwise_multiply",
                                           .doc = "Multiplies each feature by a learned weight and adds a learned bias.",
                                           .example = R"({"type": "elementwise_multiply", "activation": "tanh"})",
                                           .example_input = "[2, 3]",
-                                          .schema = layer_schema(kOptions),
-                                          .build = build};
+                                          .schema = layer_schema(kElementwiseMultiplyOptions),
+                                          .build = build_elementwise_multiply};
 
 }  // namespace perigee

@@ -3,8 +3,8 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"size", "out"};
-constexpr Option kOptions[] = {
+constexpr const char* kEmbeddingPositional[] = {"size", "out"};
+constexpr Option kEmbeddingOptions[] = {
     {"size", "integer", nullptr, "number of different indices; they count from 0"},
     {"out", "integer", nullptr, "features of each", {1}},
     {"bias", "boolean", "false", "adds a learned number to each feature"},
@@ -26,7 +26,7 @@ RowUpdate rows_of(const Config& options, int64_t size) {
   return rows == "exact" ? RowUpdate::exact : rows == "lazy" ? RowUpdate::lazy : RowUpdate::dense;
 }
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_embedding(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
   const int64_t size = options.integer_in("size", 1, int64_t{1} << 31), out = options.integer_in("out", 1, 1 << 20);
   Value indices = cast(inputs[0], Dtype::i64);
@@ -49,9 +49,9 @@ const LayerDef layer_embedding{
     .doc = "A learned vector for each index: [n] or [n, 1] gives `out` features, a list of L indices gives out x L.",
     .example = R"({"type": "embedding", "size": 3, "out": 4})",
     .example_input = "[5]",
-    .schema = layer_schema(kOptions, kPositional),
+    .schema = layer_schema(kEmbeddingOptions, kEmbeddingPositional),
     .any_dtype = true,
-    .build = build,
+    .build = build_embedding,
     .step_use = each_step};
 
 }  // namespace perigee

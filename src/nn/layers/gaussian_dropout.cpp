@@ -6,10 +6,10 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"rate"};
-constexpr Option kOptions[] = {{"rate", "number", "0.5", "probability with which a value is dropped", {0, 0.999999}}};
+constexpr const char* kGaussianDropoutPositional[] = {"rate"};
+constexpr Option kGaussianDropoutOptions[] = {{"rate", "number", "0.5", "probability with which a value is dropped", {0, 0.999999}}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_gaussian_dropout(LayerContext& context, std::span<const Value> inputs) {
   if (!context.training()) return {inputs[0]};
   const double rate = context.options().number("rate");
   return {inputs[0] * normal_like(context, "noise", inputs[0], 1, std::sqrt(rate / (1 - rate)))};
@@ -23,8 +23,8 @@ const LayerDef layer_gaussian_dropout{.name = "gaussian_dropout",
                                       .doc = "Multiplies by normal noise of mean 1 in training; its variance is rate / (1 - rate).",
                                       .example = R"({"type": "gaussian_dropout", "rate": 0.3})",
                                       .example_input = "[12]",
-                                      .schema = layer_schema(kOptions, kPositional),
-                                      .build = build,
+                                      .schema = layer_schema(kGaussianDropoutOptions, kGaussianDropoutPositional),
+                                      .build = build_gaussian_dropout,
                                       .step_use = each_step};
 
 }  // namespace perigee

@@ -4,10 +4,10 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"stddev"};
-constexpr Option kOptions[] = {{"stddev", "number", "0.1", "standard deviation of the noise"}};
+constexpr const char* kGaussianNoisePositional[] = {"stddev"};
+constexpr Option kGaussianNoiseOptions[] = {{"stddev", "number", "0.1", "standard deviation of the noise"}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_gaussian_noise(LayerContext& context, std::span<const Value> inputs) {
   if (!context.training()) return {inputs[0]};
   return {inputs[0] + normal_like(context, "noise", inputs[0], 0, context.options().number_in("stddev", 0, 1e6, 0.1))};
 }
@@ -20,8 +20,8 @@ const LayerDef layer_gaussian_noise{.name = "gaussian_noise",
                                     .doc = "Adds normal noise in training.",
                                     .example = R"({"type": "gaussian_noise", "stddev": 0.3})",
                                     .example_input = "[12]",
-                                    .schema = layer_schema(kOptions, kPositional),
-                                    .build = build,
+                                    .schema = layer_schema(kGaussianNoiseOptions, kGaussianNoisePositional),
+                                    .build = build_gaussian_noise,
                                     .step_use = each_step};
 
 }  // namespace perigee

@@ -6,14 +6,15 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"kl"};
-constexpr Option kOptions[] = {{"kl",
-                                "number or schedule",
-                                "1",
-                                "factor of the divergence from the standard normal in the loss of an example; 0: none (beta of a beta-VAE)",
-                                {0, 1e9}}};
+constexpr const char* kGaussianSamplePositional[] = {"kl"};
+constexpr Option kGaussianSampleOptions[] = {
+    {"kl",
+     "number or schedule",
+     "1",
+     "factor of the divergence from the standard normal in the loss of an example; 0: none (beta of a beta-VAE)",
+     {0, 1e9}}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_gaussian_sample(LayerContext& context, std::span<const Value> inputs) {
   const DiagonalGaussian code = diagonal_gaussian(context, inputs[0]);
   context.add_loss(divergence_from_standard(code), "kl");
   return {context.training() ? reparameterised(context, code, "code") : code.mean};
@@ -53,7 +54,7 @@ const LayerDef layer_gaussian_sample{
         "with a reconstruction that is a -log likelihood, such as reconstruction_cross_entropy, the loss is -ELBO.",
     .example = R"({"type": "gaussian_sample", "kl": 0.5})",
     .example_input = "[6]",
-    .schema = layer_schema(kOptions, kPositional),
-    .build = build};
+    .schema = layer_schema(kGaussianSampleOptions, kGaussianSamplePositional),
+    .build = build_gaussian_sample};
 
 }  // namespace perigee

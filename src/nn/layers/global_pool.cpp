@@ -3,9 +3,10 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"kind"};
-constexpr Option kOptions[] = {{"kind", "name", "average", "what becomes of the positions", {}, {"average", "max", "sum", "pnorm"}},
-                               {"p", "number", "2", "the power of pnorm", {1, 100}}};
+constexpr const char* kGlobalPoolPositional[] = {"kind"};
+constexpr Option kGlobalPoolOptions[] = {
+    {"kind", "name", "average", "what becomes of the positions", {}, {"average", "max", "sum", "pnorm"}},
+    {"p", "number", "2", "the power of pnorm", {1, 100}}};
 
 Value pooled(LayerContext& context, Value x, const std::vector<int64_t>& axes) {
   const Config& options = context.options();
@@ -34,7 +35,7 @@ Value pooled(LayerContext& context, Value x, const std::vector<int64_t>& axes) {
   return power(reduce_sum(power(abs(x), p), axes) + 1e-12, 1 / p);
 }
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_global_pool(LayerContext& context, std::span<const Value> inputs) {
   const Value x = inputs[0];
   if (x.rank() < 3) context.fail("needs channels and positions to pool over", x.rank() < 2 ? "a number" : example_text(x));
   std::vector<int64_t> axes;
@@ -54,7 +55,7 @@ const LayerDef layer_global_pool{.name = "global_pool",
                                      "with a length or mask over its steps.",
                                  .example = R"({"type": "global_pool", "kind": "pnorm", "p": 3})",
                                  .example_input = "[3, 4, 2]",
-                                 .schema = layer_schema(kOptions, kPositional),
-                                 .build = build};
+                                 .schema = layer_schema(kGlobalPoolOptions, kGlobalPoolPositional),
+                                 .build = build_global_pool};
 
 }  // namespace perigee

@@ -3,8 +3,8 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"units"};
-constexpr Option kOptions[] = {
+constexpr const char* kGruPositional[] = {"units"};
+constexpr Option kGruOptions[] = {
     kUnitsOption,
     kLayersOption,
     kBidirectionalOption,
@@ -21,7 +21,7 @@ constexpr Option kOptions[] = {
     kBiasOption,
     kRecurrentInitOption};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_gru(LayerContext& context, std::span<const Value> inputs) {
   return build_recurrent(context, RecurrentCell::gru, inputs);
 }
 
@@ -33,9 +33,9 @@ const LayerDef layer_gru{.name = "gru",
                          .doc = "Gated recurrent units over a sequence (features x steps). Gates r z n. Second input: the first state.",
                          .example = R"({"type": "gru", "units": 3, "reverse": true})",
                          .example_input = "[2, 3]",
-                         .schema = layer_schema(kOptions, kPositional),
+                         .schema = layer_schema(kGruOptions, kGruPositional),
                          .max_inputs = 2,
-                         .build = build,
+                         .build = build_gru,
                          .step_use = recurrent_step_use};
 
 }  // namespace perigee

@@ -4,7 +4,7 @@
 namespace perigee {
 namespace {
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_input_gradient(LayerContext& context, std::span<const Value> inputs) {
   Graph& graph = context.graph();
   const Value ones = ones_like(inputs[0]);
   const std::vector<Value> found = gradients(graph, inputs[0], ones, inputs.subspan(1, 1));
@@ -25,6 +25,6 @@ const LayerDef layer_input_gradient{
     .example_input = "[[1], [3, 2]]",
     .min_inputs = 2,
     .max_inputs = 2,
-    .build = build};
+    .build = build_input_gradient};
 
 }  // namespace perigee

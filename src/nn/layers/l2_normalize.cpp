@@ -3,10 +3,10 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {{"axes", "list of integers", "all", "dimensions of the sum; they count from 1"},
-                               {"epsilon", "number", "1e-8", "added to the sum"}};
+constexpr Option kL2NormalizeOptions[] = {{"axes", "list of integers", "all", "dimensions of the sum; they count from 1"},
+                                          {"epsilon", "number", "1e-8", "added to the sum"}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_l2_normalize(LayerContext& context, std::span<const Value> inputs) {
   const Value x = inputs[0];
   std::vector<int64_t> axes = context.options().integer_list("axes");
   for (const int64_t axis : axes)
@@ -25,7 +25,7 @@ const LayerDef layer_l2_normalize{.name = "l2_normalize",
                                   .doc = "Divides each example by its length, the root of the sum of its squares.",
                                   .example = R"({"type": "l2_normalize"})",
                                   .example_input = "[3, 2]",
-                                  .schema = layer_schema(kOptions),
-                                  .build = build};
+                                  .schema = layer_schema(kL2NormalizeOptions),
+                                  .build = build_l2_normalize};
 
 }  // namespace perigee

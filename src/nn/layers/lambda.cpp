@@ -6,7 +6,7 @@ namespace {
 
 constexpr size_t kMostParameters = 64;
 
-constexpr Option kOptions[] = {
+constexpr Option kLambdaLayerOptions[] = {
     {"inputs", "list of names", nullptr, "what the program calls the layer's inputs"},
     {"program", "list of {op, in, out, attrs}", nullptr, "ops in order; `in` are names or numbers, `out` a name or a list of them"},
     {"outputs", "list of names", nullptr, "values that leave"},
@@ -39,7 +39,7 @@ void declare_parameters(LayerContext& context, Program& program) {
   }
 }
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_lambda(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
   Program program(context.graph(), context.dtype());
   const std::vector<std::string> names = options.string_list("inputs");
@@ -69,8 +69,8 @@ const LayerDef layer_lambda{
         R"({"type": "lambda", "inputs": ["x"], "program": [{"op": "sigmoid", "in": ["x"], "out": "t1"}, {"op": "mul", "in": ["x", "t1"], "out": "t2"},
       {"op": "add", "in": ["t2", 0.5], "out": "t3", "attrs": {}}], "outputs": ["t3"]})",
     .example_input = "[4]",
-    .schema = layer_schema(kOptions),
+    .schema = layer_schema(kLambdaLayerOptions),
     .max_inputs = -1,
-    .build = build};
+    .build = build_lambda};
 
 }  // namespace perigee

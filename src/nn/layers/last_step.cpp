@@ -10,7 +10,7 @@ Value last_of(Value mask) {
   return where(greater(short_of, full_like(short_of, 0.5)), zeros_like(mask), mask);
 }
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_last_step(LayerContext& context, std::span<const Value> inputs) {
   const Value x = inputs[0];
   require_steps(context, x);
   const int64_t steps = x.shape()[2];
@@ -29,6 +29,6 @@ const LayerDef layer_last_step{.name = "last_step",
                                .doc = "The features of a sequence's last step that counts: features x steps becomes features.",
                                .example = R"({"type": "last_step"})",
                                .example_input = "[2, 3]",
-                               .build = build};
+                               .build = build_last_step};
 
 }  // namespace perigee

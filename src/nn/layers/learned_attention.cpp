@@ -3,13 +3,13 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"queries"};
-constexpr Option kOptions[] = {{"queries", "integer", nullptr, "learned queries: steps of the result", {1, 1 << 20}},
-                               kHeadsOption,
-                               kHeadSizeOption,
-                               {"out", "integer", "features of the input", "features of the result", {1, 1 << 24}},
-                               {"bias", "boolean", "false", "adds learned numbers to each projection"},
-                               kAttentionDropoutOption};
+constexpr const char* kLearnedAttentionPositional[] = {"queries"};
+constexpr Option kLearnedAttentionOptions[] = {{"queries", "integer", nullptr, "learned queries: steps of the result", {1, 1 << 20}},
+                                               kHeadsOption,
+                                               kHeadSizeOption,
+                                               {"out", "integer", "features of the input", "features of the result", {1, 1 << 24}},
+                                               {"bias", "boolean", "false", "adds learned numbers to each projection"},
+                                               kAttentionDropoutOption};
 
 // The same queries for each example.
 Value for_each_example(Value queries, Value x) {
@@ -17,7 +17,7 @@ Value for_each_example(Value queries, Value x) {
   return reshape(queries, Shape{1, queries.shape()[0], queries.shape()[1]}) + zero;
 }
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_learned_attention(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
   require_steps(context, inputs[0]);
   const Value x = steps_first(inputs[0]);
@@ -42,7 +42,7 @@ const LayerDef layer_learned_attention{.name = "learned_attention",
                                        .doc = "Learned queries look at all steps: a sequence of any length becomes `queries` steps.",
                                        .example = R"({"type": "learned_attention", "queries": 3, "heads": 2, "out": 5})",
                                        .example_input = "[4, 5]",
-                                       .schema = layer_schema(kOptions, kPositional),
-                                       .build = build};
+                                       .schema = layer_schema(kLearnedAttentionOptions, kLearnedAttentionPositional),
+                                       .build = build_learned_attention};
 
 }  // namespace perigee

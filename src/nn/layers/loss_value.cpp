@@ -4,10 +4,11 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"loss"};
-constexpr Option kOptions[] = {{"loss", "loss", nullptr, "of the first input, as a network's output, and the second as its target"}};
+constexpr const char* kLossValuePositional[] = {"loss"};
+constexpr Option kLossValueOptions[] = {
+    {"loss", "loss", nullptr, "of the first input, as a network's output, and the second as its target"}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_loss_value(LayerContext& context, std::span<const Value> inputs) {
   const Json* loss = context.options().raw("loss");
   if (loss == nullptr) context.options().fail("loss", "is missing", "", "a loss, such as \"mse\"");
   const Value output = inputs[0].dtype() == context.dtype() ? inputs[0] : cast(inputs[0], context.dtype());
@@ -26,10 +27,10 @@ const LayerDef layer_loss_value{
         "Scores of anomalies are such: what cannot be restored is unusual.",
     .example = R"({"type": "loss_value", "loss": "mse"})",
     .example_input = "[[5], [5]]",
-    .schema = layer_schema(kOptions, kPositional),
+    .schema = layer_schema(kLossValueOptions, kLossValuePositional),
     .min_inputs = 2,
     .max_inputs = 2,
     .any_dtype = true,
-    .build = build};
+    .build = build_loss_value};
 
 }  // namespace perigee

@@ -3,13 +3,13 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"size"};
-constexpr Option kOptions[] = {{"size", "integer", "5", "channels in the window", {1, 4096}},
-                               {"alpha", "number", "1e-4", "weight of the squares", {0, 1e6}},
-                               {"beta", "number", "0.75", "the power", {0, 100}},
-                               {"k", "number", "2", "added to the squares", {1e-6, 1e6}}};
+constexpr const char* kLrnPositional[] = {"size"};
+constexpr Option kLrnOptions[] = {{"size", "integer", "5", "channels in the window", {1, 4096}},
+                                  {"alpha", "number", "1e-4", "weight of the squares", {0, 1e6}},
+                                  {"beta", "number", "0.75", "the power", {0, 100}},
+                                  {"k", "number", "2", "added to the squares", {1e-6, 1e6}}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_lrn(LayerContext& context, std::span<const Value> inputs) {
   if (inputs[0].rank() < 2) context.fail("needs channels to normalise across", "a single number");
   const Config& options = context.options();
   Json attrs = Json::object();
@@ -28,7 +28,7 @@ const LayerDef layer_lrn{
     .doc = "Local response normalisation: divides by the size of neighbouring channels. alpha is not divided by the window.",
     .example = R"({"type": "lrn", "size": 3, "alpha": 0.2})",
     .example_input = "[5, 3, 2]",
-    .schema = layer_schema(kOptions, kPositional),
-    .build = build};
+    .schema = layer_schema(kLrnOptions, kLrnPositional),
+    .build = build_lrn};
 
 }  // namespace perigee

@@ -3,8 +3,8 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"units"};
-constexpr Option kOptions[] = {
+constexpr const char* kLstmPositional[] = {"units"};
+constexpr Option kLstmOptions[] = {
     kUnitsOption,
     kLayersOption,
     kBidirectionalOption,
@@ -23,7 +23,7 @@ constexpr Option kOptions[] = {
     kBiasOption,
     kRecurrentInitOption};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_lstm(LayerContext& context, std::span<const Value> inputs) {
   return build_recurrent(context, RecurrentCell::lstm, inputs);
 }
 
@@ -36,9 +36,9 @@ const LayerDef layer_lstm{
     .doc = "Long short-term memory over a sequence (features x steps). Gates i f g o. Further inputs: the first states h and c.",
     .example = R"({"type": "lstm", "units": 3, "layers": 2, "bidirectional": "concat"})",
     .example_input = "[2, 3]",
-    .schema = layer_schema(kOptions, kPositional),
+    .schema = layer_schema(kLstmOptions, kLstmPositional),
     .max_inputs = 3,
-    .build = build,
+    .build = build_lstm,
     .step_use = recurrent_step_use};
 
 }  // namespace perigee

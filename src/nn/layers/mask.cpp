@@ -3,11 +3,11 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"value"};
-constexpr Option kOptions[] = {{"value", "number", "0", "what all features of a step are that does not count"}};
+constexpr const char* kMaskPositional[] = {"value"};
+constexpr Option kMaskOptions[] = {{"value", "number", "0", "what all features of a step are that does not count"}};
 
 // The steps that count, of those that counted so far, go on as they are; the others are 0.
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_mask(LayerContext& context, std::span<const Value> inputs) {
   const Value x = inputs[0];
   if (x.rank() != 2 && x.rank() != 3) context.fail("takes a sequence: steps, or features x steps, of each example", x.shape().text());
   Graph& graph = context.graph();
@@ -34,9 +34,9 @@ const LayerDef layer_mask{
         "embedding it leaves out an index of a list. A target of steps needs data.lengths or data.masks of its own.",
     .example = R"({"type": "mask", "value": -1})",
     .example_input = "[2, 3]",
-    .schema = layer_schema(kOptions, kPositional),
+    .schema = layer_schema(kMaskOptions, kMaskPositional),
     .any_dtype = true,
-    .build = build,
+    .build = build_mask,
     .step_use = each_step};
 
 }  // namespace perigee

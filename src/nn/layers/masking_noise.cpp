@@ -4,10 +4,10 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"rate"};
-constexpr Option kOptions[] = {{"rate", "number", "0.3", "probability with which a value becomes 0", {0, 1}}};
+constexpr const char* kMaskingNoisePositional[] = {"rate"};
+constexpr Option kMaskingNoiseOptions[] = {{"rate", "number", "0.3", "probability with which a value becomes 0", {0, 1}}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_masking_noise(LayerContext& context, std::span<const Value> inputs) {
   const Value x = inputs[0];
   if (!context.training()) return {x};
   Graph& graph = x.graph();
@@ -27,8 +27,8 @@ const LayerDef layer_masking_noise{
         "denoising autoencoders restore (Vincent et al. 2008).",
     .example = R"({"type": "masking_noise", "rate": 0.3})",
     .example_input = "[12]",
-    .schema = layer_schema(kOptions, kPositional),
-    .build = build,
+    .schema = layer_schema(kMaskingNoiseOptions, kMaskingNoisePositional),
+    .build = build_masking_noise,
     .step_use = each_step};
 
 }  // namespace perigee

@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_max(LayerContext& context, std::span<const Value> inputs) {
   return fold(context, inputs, [](Value a, Value b) { return maximum(a, b); });
 }
 
@@ -16,7 +16,7 @@ const LayerDef layer_max{.name = "max",
                          .example_input = "[[2, 3], [2, 3], [2, 3]]",
                          .min_inputs = 2,
                          .max_inputs = -1,
-                         .build = build,
+                         .build = build_max,
                          .step_use = each_step};
 
 }  // namespace perigee

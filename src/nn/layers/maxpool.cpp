@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {kKernelOption, kPoolStrideOption, kPaddingOption, kDilationOption};
+constexpr Option kMaxpoolOptions[] = {kKernelOption, kPoolStrideOption, kPaddingOption, kDilationOption};
 
 }  // namespace
 
@@ -14,7 +14,7 @@ const LayerDef layer_maxpool{
     .doc = "The largest value in each window.",
     .example = R"({"type": "maxpool", "kernel": [3, 2], "stride": 2, "padding": [1, 0]})",
     .example_input = "[2, 7, 6]",
-    .schema = layer_schema(kOptions, kPoolPositional),
+    .schema = layer_schema(kMaxpoolOptions, kPoolPositional),
     .build = [](LayerContext& context, std::span<const Value> inputs) { return build_pool(context, inputs[0], 2, "max"); }};
 
 }  // namespace perigee

@@ -3,15 +3,15 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"hidden"};
-constexpr Option kOptions[] = {{"hidden", "integer", nullptr, "units between the features and the score", {1, 1 << 20}},
-                               {"nu", "number", "0.04", "share of the training examples that may lie outside", {1e-6, 1}},
-                               {"weight_penalty", "number", "0.5", "factor of the squared weights", {0, 1e9}},
-                               kActivationOption};
+constexpr const char* kOcnnPositional[] = {"hidden"};
+constexpr Option kOcnnOptions[] = {{"hidden", "integer", nullptr, "units between the features and the score", {1, 1 << 20}},
+                                   {"nu", "number", "0.04", "share of the training examples that may lie outside", {1e-6, 1}},
+                                   {"weight_penalty", "number", "0.5", "factor of the squared weights", {0, 1e9}},
+                                   kActivationOption};
 
 // Chalapathy et al. 2018, arXiv:1802.06360, eq. 3: 1/2 |w|^2 + 1/2 |V|^2 + 1/nu mean max(0, r - y) - r, with y = w' g(V x). The r that makes
 // this smallest is the nu-quantile of y, where the slope by r is 0; here it is a parameter that descends to it with the others.
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_ocnn(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
   const Value x = flatten(inputs[0]);
   const int64_t n = x.shape()[0], in = x.shape()[1], hidden = options.integer("hidden");
@@ -38,7 +38,7 @@ const LayerDef layer_ocnn{
         "example is unlike them, as a share `nu` of the training examples is. Adds its loss itself: the job's is \"none\".",
     .example = R"({"type": "ocnn", "hidden": 4, "nu": 0.3, "activation": "sigmoid"})",
     .example_input = "[5]",
-    .schema = layer_schema(kOptions, kPositional),
-    .build = build};
+    .schema = layer_schema(kOcnnOptions, kOcnnPositional),
+    .build = build_ocnn};
 
 }  // namespace perigee

@@ -5,10 +5,10 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"order"};
-constexpr Option kOptions[] = {{"order", "list of integers", nullptr, "the old dimensions in their new order"}};
+constexpr const char* kPermutePositional[] = {"order"};
+constexpr Option kPermuteOptions[] = {{"order", "list of integers", nullptr, "the old dimensions in their new order"}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_permute(LayerContext& context, std::span<const Value> inputs) {
   std::vector<int64_t> order = context.options().integer_list("order");
   std::vector<int64_t> sorted = order;
   std::sort(sorted.begin(), sorted.end());
@@ -29,8 +29,8 @@ const LayerDef layer_permute{.name = "permute",
                              .doc = "Dimensions in another order; they count from 1, the batch (0) stays first.",
                              .example = R"({"type": "permute", "order": [3, 1, 2]})",
                              .example_input = "[2, 3, 4]",
-                             .schema = layer_schema(kOptions, kPositional),
+                             .schema = layer_schema(kPermuteOptions, kPermutePositional),
                              .any_dtype = true,
-                             .build = build};
+                             .build = build_permute};
 
 }  // namespace perigee

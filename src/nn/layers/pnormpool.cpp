@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {kKernelOption, kPoolStrideOption, kPaddingOption, {"p", "number", "2", "the power"}};
+constexpr Option kPnormpoolOptions[] = {kKernelOption, kPoolStrideOption, kPaddingOption, {"p", "number", "2", "the power"}};
 
 }  // namespace
 
@@ -14,7 +14,7 @@ const LayerDef layer_pnormpool{
     .doc = "(sum of |x|^p)^(1/p) of each window.",
     .example = R"({"type": "pnormpool", "kernel": [3, 2], "stride": 2, "padding": [1, 0], "p": 3})",
     .example_input = "[2, 7, 6]",
-    .schema = layer_schema(kOptions, kPoolPositional),
+    .schema = layer_schema(kPnormpoolOptions, kPoolPositional),
     .build = [](LayerContext& context, std::span<const Value> inputs) { return build_pool(context, inputs[0], 2, "pnorm"); }};
 
 }  // namespace perigee

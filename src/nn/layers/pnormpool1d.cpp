@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {kKernelOption, kPoolStrideOption, kPaddingOption, {"p", "number", "2", "the power"}};
+constexpr Option kPnormpool1dOptions[] = {kKernelOption, kPoolStrideOption, kPaddingOption, {"p", "number", "2", "the power"}};
 
 }  // namespace
 
@@ -14,7 +14,7 @@ const LayerDef layer_pnormpool1d{
     .doc = "(sum of |x|^p)^(1/p) of each window of a sequence.",
     .example = R"({"type": "pnormpool1d", "kernel": 3, "stride": 2, "padding": 1, "p": 3})",
     .example_input = "[2, 9]",
-    .schema = layer_schema(kOptions, kPoolPositional),
+    .schema = layer_schema(kPnormpool1dOptions, kPoolPositional),
     .build = [](LayerContext& context, std::span<const Value> inputs) { return build_pool(context, inputs[0], 1, "pnorm"); }};
 
 }  // namespace perigee

@@ -6,9 +6,10 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"length"};
-constexpr Option kOptions[] = {{"length", "integer", "steps of the input", "steps that a learned table has room for", {1, 1 << 24}},
-                               {"kind", "name", "learned", "where the numbers come from", {}, {"learned", "sinusoidal"}}};
+constexpr const char* kPositionsPositional[] = {"length"};
+constexpr Option kPositionsOptions[] = {
+    {"length", "integer", "steps of the input", "steps that a learned table has room for", {1, 1 << 24}},
+    {"kind", "name", "learned", "where the numbers come from", {}, {"learned", "sinusoidal"}}};
 
 // [steps, channels]: sines in the even features, cosines in the odd ones, slower from pair to pair. Vaswani et al. 2017.
 Value sinusoids(Graph& graph, int64_t steps, int64_t channels, Dtype dtype) {
@@ -21,7 +22,7 @@ Value sinusoids(Graph& graph, int64_t steps, int64_t channels, Dtype dtype) {
   return graph.constant(Tensor::from(Shape{steps, channels}, values).to(dtype));
 }
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_positions(LayerContext& context, std::span<const Value> inputs) {
   require_steps(context, inputs[0]);
   const Value x = steps_first(inputs[0]);
   // A session gets one step at a time, and takes that step's row of the table.
@@ -54,8 +55,8 @@ const LayerDef layer_positions{.name = "positions",
                                .doc = "Adds to each step of a sequence numbers that tell where it is.",
                                .example = R"({"type": "positions", "length": 7})",
                                .example_input = "[4, 5]",
-                               .schema = layer_schema(kOptions, kPositional),
-                               .build = build,
+                               .schema = layer_schema(kPositionsOptions, kPositionsPositional),
+                               .build = build_positions,
                                .step_use = each_step};
 
 }  // namespace perigee

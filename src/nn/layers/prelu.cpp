@@ -3,11 +3,11 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {
+constexpr Option kPreluOptions[] = {
     {"shared_axes", "list of integers", "all but the channels", "dimensions along which one slope is used; they count from 1"},
     {"initial", "number", "0.25", "initial slope"}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_prelu(LayerContext& context, std::span<const Value> inputs) {
   const Value x = inputs[0];
   std::vector<int64_t> shared = context.options().integer_list("shared_axes");
   if (!context.options().has("shared_axes"))
@@ -32,7 +32,7 @@ const LayerDef layer_prelu{.name = "prelu",
                            .doc = "x where positive, else a learned multiple of x. He et al. 2015.",
                            .example = R"({"type": "prelu", "shared_axes": [2], "initial": 0.1})",
                            .example_input = "[2, 3, 4]",
-                           .schema = layer_schema(kOptions),
-                           .build = build};
+                           .schema = layer_schema(kPreluOptions),
+                           .build = build_prelu};
 
 }  // namespace perigee

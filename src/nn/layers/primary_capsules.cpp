@@ -4,15 +4,15 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"channels"};
-constexpr Option kOptions[] = {{"channels", "integer", "32", "kinds of capsules at each place", {1, 1 << 16}},
-                               {"size", "integer", "8", "numbers of each capsule", {1, 1 << 16}},
-                               {"kernel", "integer or {height, width}", "9", "size of the window", {1}},
-                               {"stride", "integer or {height, width}", "2", "step of the window", {1}},
-                               kPaddingOption,
-                               kActivationOption};
+constexpr const char* kPrimaryCapsulesPositional[] = {"channels"};
+constexpr Option kPrimaryCapsulesOptions[] = {{"channels", "integer", "32", "kinds of capsules at each place", {1, 1 << 16}},
+                                              {"size", "integer", "8", "numbers of each capsule", {1, 1 << 16}},
+                                              {"kernel", "integer or {height, width}", "9", "size of the window", {1}},
+                                              {"stride", "integer or {height, width}", "2", "step of the window", {1}},
+                                              kPaddingOption,
+                                              kActivationOption};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_primary_capsules(LayerContext& context, std::span<const Value> inputs) {
   require_image(context, inputs[0], 2);
   const Config& options = context.options();
   const int64_t channels = options.integer("channels"), size = options.integer("size");
@@ -39,7 +39,7 @@ const LayerDef layer_primary_capsules{
         "below 1. Gives count x size.",
     .example = R"({"type": "primary_capsules", "channels": 2, "size": 3, "kernel": 3, "stride": 2})",
     .example_input = "[2, 5, 5]",
-    .schema = layer_schema(kOptions, kPositional),
-    .build = build};
+    .schema = layer_schema(kPrimaryCapsulesOptions, kPrimaryCapsulesPositional),
+    .build = build_primary_capsules};
 
 }  // namespace perigee

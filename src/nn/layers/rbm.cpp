@@ -4,8 +4,8 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"hidden"};
-constexpr Option kOptions[] = {
+constexpr const char* kRbmPositional[] = {"hidden"};
+constexpr Option kRbmOptions[] = {
     {"hidden", "integer", nullptr, "hidden units", {1, 1 << 24}},
     {"visible_units",
      "name",
@@ -156,7 +156,7 @@ void add_divergence(LayerContext& context, Machine& machine, Value v) {
   context.add_loss((energy - stop_gradient(energy)) + stop_gradient(error));
 }
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_rbm(LayerContext& context, std::span<const Value> inputs) {
   const Value x = flatten(inputs[0]);
   Machine machine(context, x.shape()[1]);
   add_divergence(context, machine, stop_gradient(x));
@@ -182,7 +182,7 @@ const LayerDef layer_rbm{
         "them, each trained on the one below, is a deep belief network; dense layers of the same names then go on with the weights.",
     .example = R"({"type": "rbm", "hidden": 4})",
     .example_input = "[5]",
-    .schema = layer_schema(kOptions, kPositional),
-    .build = build};
+    .schema = layer_schema(kRbmOptions, kRbmPositional),
+    .build = build_rbm};
 
 }  // namespace perigee

@@ -3,15 +3,15 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"out"};
-constexpr Option kOptions[] = {{"out", "integer", nullptr, "features of the state and the result", {1, 1 << 20}},
-                               kHeadsOption,
-                               kHeadSizeOption,
-                               kBiasOption,
-                               {"activation", "activation", "tanh", "makes the next state"}};
+constexpr const char* kRecurrentAttentionPositional[] = {"out"};
+constexpr Option kRecurrentAttentionOptions[] = {{"out", "integer", nullptr, "features of the state and the result", {1, 1 << 20}},
+                                                 kHeadsOption,
+                                                 kHeadSizeOption,
+                                                 kBiasOption,
+                                                 {"activation", "activation", "tanh", "makes the next state"}};
 
 // a[t] = activation(W x[t] + b + R attention(query a[t-1]; keys and values x)); no attention at the first step.
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_recurrent_attention(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
   require_steps(context, inputs[0]);
   const Value x = steps_first(inputs[0]), mask = context.mask(inputs[0]);
@@ -43,7 +43,7 @@ const LayerDef layer_recurrent_attention{
     .doc = "A simple recurrent layer whose state, at each step, looks at the whole sequence. One step after another: for short sequences.",
     .example = R"({"type": "recurrent_attention", "out": 4, "heads": 2})",
     .example_input = "[3, 4]",
-    .schema = layer_schema(kOptions, kPositional),
-    .build = build};
+    .schema = layer_schema(kRecurrentAttentionOptions, kRecurrentAttentionPositional),
+    .build = build_recurrent_attention};
 
 }  // namespace perigee

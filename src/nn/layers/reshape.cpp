@@ -3,10 +3,10 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"shape"};
-constexpr Option kOptions[] = {{"shape", "list of integers", nullptr, "sizes without the batch; one may be -1"}};
+constexpr const char* kReshapePositional[] = {"shape"};
+constexpr Option kReshapeOptions[] = {{"shape", "list of integers", nullptr, "sizes without the batch; one may be -1"}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_reshape(LayerContext& context, std::span<const Value> inputs) {
   std::vector<int64_t> dims = context.options().integer_list("shape");
   if (dims.empty() || dims.size() >= kMaxRank)
     context.options().fail("shape", "must be a list of 1 to " + std::to_string(kMaxRank - 1) + " sizes");
@@ -35,8 +35,8 @@ const LayerDef layer_reshape{.name = "reshape",
                              .doc = "The same features in another shape, without the batch; one size may be -1.",
                              .example = R"({"type": "reshape", "shape": [2, -1, 2]})",
                              .example_input = "[12]",
-                             .schema = layer_schema(kOptions, kPositional),
+                             .schema = layer_schema(kReshapeOptions, kReshapePositional),
                              .any_dtype = true,
-                             .build = build};
+                             .build = build_reshape};
 
 }  // namespace perigee

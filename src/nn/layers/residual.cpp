@@ -3,12 +3,12 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"layers"};
-constexpr Option kOptions[] = {{"layers", "list of layers", nullptr, "the main way"},
-                               {"shortcut", "layer or list of layers", "the input itself", "the other way"},
-                               kActivationOption};
+constexpr const char* kResidualPositional[] = {"layers"};
+constexpr Option kResidualOptions[] = {{"layers", "list of layers", nullptr, "the main way"},
+                                       {"shortcut", "layer or list of layers", "the input itself", "the other way"},
+                                       kActivationOption};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_residual(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
   const Json* layers = options.raw("layers");
   if (layers == nullptr) options.fail("layers", "is missing", "", "a list of layers");
@@ -34,8 +34,8 @@ const LayerDef layer_residual{
     .example =
         R"({"type": "residual", "layers": [{"type": "conv2d", "out": 3, "kernel": 3, "padding": 1}, "batchnorm"], "shortcut": {"type": "conv2d", "out": 3, "kernel": 1}, "activation": "tanh"})",
     .example_input = "[2, 4, 3]",
-    .schema = layer_schema(kOptions, kPositional),
-    .build = build,
+    .schema = layer_schema(kResidualOptions, kResidualPositional),
+    .build = build_residual,
     .step_use = each_step};
 
 }  // namespace perigee

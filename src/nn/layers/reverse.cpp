@@ -6,7 +6,7 @@ namespace {
 
 // Steps of a sequence from the last to the first. With a mask the steps that count change places among the first of them: padding stays
 // behind.
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_reverse(LayerContext& context, std::span<const Value> inputs) {
   const Value x = inputs[0];
   require_steps(context, x);
   const int64_t steps = x.shape()[2];
@@ -34,6 +34,6 @@ const LayerDef layer_reverse{.name = "reverse",
                              .doc = "The steps of a sequence (features x steps) from the last to the first.",
                              .example = R"({"type": "reverse"})",
                              .example_input = "[2, 3]",
-                             .build = build};
+                             .build = build_reverse};
 
 }  // namespace perigee

@@ -3,12 +3,12 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {kOverOption,
-                               {"epsilon", "number", "1e-6", "added to the mean square", {0, 1}},
-                               {"scale", "boolean", "true", "multiplies by a learned gamma"},
-                               kActivationOption};
+constexpr Option kRmsNormOptions[] = {kOverOption,
+                                      {"epsilon", "number", "1e-6", "added to the mean square", {0, 1}},
+                                      {"scale", "boolean", "true", "multiplies by a learned gamma"},
+                                      kActivationOption};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_rms_norm(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
   const Norm norm{.centre = false, .scale = options.boolean("scale"), .shift = false, .epsilon = options.number("epsilon")};
   return {finish(context, normalize(context, inputs[0], norm))};
@@ -22,8 +22,8 @@ const LayerDef layer_rms_norm{.name = "rms_norm",
                               .doc = "Gives each example mean square 1, then a learned scale. Zhang and Sennrich 2019.",
                               .example = R"({"type": "rms_norm", "over": "channels"})",
                               .example_input = "[5, 3, 2]",
-                              .schema = layer_schema(kOptions),
-                              .build = build,
+                              .schema = layer_schema(kRmsNormOptions),
+                              .build = build_rms_norm,
                               .step_use = each_over_channels};
 
 }  // namespace perigee

@@ -3,10 +3,12 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"factor"};
-constexpr Option kOptions[] = {{"factor", "number", nullptr, "the number that multiplies"}};
+constexpr const char* kScaleLayerPositional[] = {"factor"};
+constexpr Option kScaleLayerOptions[] = {{"factor", "number", nullptr, "the number that multiplies"}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) { return {inputs[0] * context.options().number("factor")}; }
+std::vector<Value> build_scale(LayerContext& context, std::span<const Value> inputs) {
+  return {inputs[0] * context.options().number("factor")};
+}
 
 }  // namespace
 
@@ -15,8 +17,8 @@ const LayerDef layer_scale{.name = "scale",
                            .doc = "Multiplies by a fixed number.",
                            .example = R"({"type": "scale", "factor": -1.5})",
                            .example_input = "[4]",
-                           .schema = layer_schema(kOptions, kPositional),
-                           .build = build,
+                           .schema = layer_schema(kScaleLayerOptions, kScaleLayerPositional),
+                           .build = build_scale,
                            .step_use = each_step};
 
 }  // namespace perigee

@@ -4,17 +4,17 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"out", "kernel"};
-constexpr Option kOptions[] = {{"out", "integer", nullptr, "output channels", {1}},
-                               kKernelOption,
-                               kStrideOption,
-                               kPaddingOption,
-                               kDilationOption,
-                               {"multiplier", "integer", "1", "channels between, for each input channel"},
-                               kBiasOption,
-                               kActivationOption};
+constexpr const char* kSeparableConv2dPositional[] = {"out", "kernel"};
+constexpr Option kSeparableConv2dOptions[] = {{"out", "integer", nullptr, "output channels", {1}},
+                                              kKernelOption,
+                                              kStrideOption,
+                                              kPaddingOption,
+                                              kDilationOption,
+                                              {"multiplier", "integer", "1", "channels between, for each input channel"},
+                                              kBiasOption,
+                                              kActivationOption};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_separable_conv2d(LayerContext& context, std::span<const Value> inputs) {
   refuse_mask(context, context.mask(inputs[0]), "take conv1d, or give sequences of one length");
   require_image(context, inputs[0], 2);
   const int64_t in = inputs[0].shape()[1], out = context.options().integer_in("out", 1, 1 << 20);
@@ -36,7 +36,7 @@ const LayerDef layer_separable_conv2d{
     .doc = "A depthwise convolution, then a 1x1 convolution that mixes the channels; fewer parameters than conv2d.",
     .example = R"({"type": "separable_conv2d", "out": 4, "kernel": 3, "multiplier": 2})",
     .example_input = "[2, 5, 5]",
-    .schema = layer_schema(kOptions, kPositional),
-    .build = build};
+    .schema = layer_schema(kSeparableConv2dOptions, kSeparableConv2dPositional),
+    .build = build_separable_conv2d};
 
 }  // namespace perigee

@@ -3,11 +3,11 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"layers"};
-constexpr Option kOptions[] = {{"layers", "list of layers", nullptr, "in order"},
-                               {"defaults", "table of options", "none", "for what these layers leave out"}};
+constexpr const char* kSequentialPositional[] = {"layers"};
+constexpr Option kSequentialOptions[] = {{"layers", "list of layers", nullptr, "in order"},
+                                         {"defaults", "table of options", "none", "for what these layers leave out"}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_sequential(LayerContext& context, std::span<const Value> inputs) {
   return context.network(context.options().json(), "", inputs);
 }
 
@@ -20,10 +20,10 @@ const LayerDef layer_sequential{
     .doc = "Layers one after the other, as one layer.",
     .example = R"({"type": "sequential", "layers": [{"type": "dense", "out": 4, "activation": "tanh"}, {"type": "dense", "out": 2}]})",
     .example_input = "[3]",
-    .schema = layer_schema(kOptions, kPositional),
+    .schema = layer_schema(kSequentialOptions, kSequentialPositional),
     .max_inputs = -1,
     .any_dtype = true,
-    .build = build,
+    .build = build_sequential,
     .step_use = each_step};
 
 }  // namespace perigee

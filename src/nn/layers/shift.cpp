@@ -3,10 +3,12 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"offset"};
-constexpr Option kOptions[] = {{"offset", "number", nullptr, "the number that is added"}};
+constexpr const char* kShiftLayerPositional[] = {"offset"};
+constexpr Option kShiftLayerOptions[] = {{"offset", "number", nullptr, "the number that is added"}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) { return {inputs[0] + context.options().number("offset")}; }
+std::vector<Value> build_shift(LayerContext& context, std::span<const Value> inputs) {
+  return {inputs[0] + context.options().number("offset")};
+}
 
 }  // namespace
 
@@ -15,8 +17,8 @@ const LayerDef layer_shift{.name = "shift",
                            .doc = "Adds a fixed number.",
                            .example = R"({"type": "shift", "offset": 2})",
                            .example_input = "[4]",
-                           .schema = layer_schema(kOptions, kPositional),
-                           .build = build,
+                           .schema = layer_schema(kShiftLayerOptions, kShiftLayerPositional),
+                           .build = build_shift,
                            .step_use = each_step};
 
 }  // namespace perigee

@@ -3,10 +3,10 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"block"};
-constexpr Option kOptions[] = {{"block", "integer", "2", "side of a block"}};
+constexpr const char* kSpaceToDepthPositional[] = {"block"};
+constexpr Option kSpaceToDepthOptions[] = {{"block", "integer", "2", "side of a block"}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_space_to_depth(LayerContext& context, std::span<const Value> inputs) {
   require_image(context, inputs[0], 2);
   const Value x = inputs[0];
   const int64_t b = context.options().integer_in("block", 1, 1 << 16, 2), n = x.shape()[0], c = x.shape()[1], h = x.shape()[2],
@@ -26,7 +26,7 @@ const LayerDef layer_space_to_depth{
         "Moves blocks of positions into channels: C x H x W becomes C b^2 x H / b x W / b, the position in the block before the channel.",
     .example = R"({"type": "space_to_depth", "block": 2})",
     .example_input = "[3, 4, 6]",
-    .schema = layer_schema(kOptions, kPositional),
-    .build = build};
+    .schema = layer_schema(kSpaceToDepthOptions, kSpaceToDepthPositional),
+    .build = build_space_to_depth};
 
 }  // namespace perigee

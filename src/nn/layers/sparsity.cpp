@@ -10,11 +10,11 @@ namespace {
 // A unit that is never or always on has a finite penalty: beyond the edge it goes on as a straight line.
 constexpr double kEdge = 1e-6;
 
-constexpr const char* kPositional[] = {"target"};
-constexpr Option kOptions[] = {{"target", "number", "0.05", "mean activation that is wanted of each unit", {1e-6, 0.999999}},
-                               {"weight", "number or schedule", "1", "factor of the penalty in the loss of an example", {0, 1e9}}};
+constexpr const char* kSparsityPositional[] = {"target"};
+constexpr Option kSparsityOptions[] = {{"target", "number", "0.05", "mean activation that is wanted of each unit", {1e-6, 0.999999}},
+                                       {"weight", "number or schedule", "1", "factor of the penalty in the loss of an example", {0, 1e9}}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_sparsity(LayerContext& context, std::span<const Value> inputs) {
   if (context.training()) context.add_loss(sparsity_terms(flatten(inputs[0]), context.options().number("target")), "weight");
   return {inputs[0]};
 }
@@ -47,7 +47,7 @@ const LayerDef layer_sparsity{
         "from `target`, summed over the units (Ng 2011): after a sigmoid, most units then rest for most examples.",
     .example = R"({"type": "sparsity", "target": 0.1, "weight": 0.5})",
     .example_input = "[6]",
-    .schema = layer_schema(kOptions, kPositional),
-    .build = build};
+    .schema = layer_schema(kSparsityOptions, kSparsityPositional),
+    .build = build_sparsity};
 
 }  // namespace perigee

@@ -7,10 +7,10 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"rate"};
-constexpr Option kOptions[] = {{"rate", "number", "0.5", "probability with which a value is dropped", {0, 0.999999}}};
+constexpr const char* kSpatialDropoutPositional[] = {"rate"};
+constexpr Option kSpatialDropoutOptions[] = {{"rate", "number", "0.5", "probability with which a value is dropped", {0, 0.999999}}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_spatial_dropout(LayerContext& context, std::span<const Value> inputs) {
   if (!context.training()) return {inputs[0]};
   const double rate = context.options().number("rate");
   const Value x = inputs[0];
@@ -30,8 +30,8 @@ const LayerDef layer_spatial_dropout{.name = "spatial_dropout",
                                      .doc = "Drops whole channels in training, each with probability `rate`.",
                                      .example = R"({"type": "spatial_dropout", "rate": 0.3})",
                                      .example_input = "[6, 2, 2]",
-                                     .schema = layer_schema(kOptions, kPositional),
-                                     .build = build,
+                                     .schema = layer_schema(kSpatialDropoutOptions, kSpatialDropoutPositional),
+                                     .build = build_spatial_dropout,
                                      .step_use = each_step};
 
 }  // namespace perigee

@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_stack(LayerContext& context, std::span<const Value> inputs) {
   require_same_shapes(context, inputs);
   if (inputs.size() == 1) return {inputs[0]};
   return {context.graph().apply("concatenate", inputs, Json(Json::Object{{"axis", Json(0)}}))};
@@ -17,6 +17,6 @@ const LayerDef layer_stack{.name = "stack",
                            .example = R"({"type": "stack"})",
                            .example_input = "[[2, 3], [2, 3]]",
                            .max_inputs = -1,
-                           .build = build};
+                           .build = build_stack};
 
 }  // namespace perigee

@@ -4,12 +4,12 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"from", "to"};
-constexpr Option kOptions[] = {{"from", "integer", nullptr, "number of the first one"},
-                               {"to", "integer", nullptr, "number of the last one, included"},
-                               {"axis", "integer", "1", "the dimension; 1 are the channels"}};
+constexpr const char* kSubsetPositional[] = {"from", "to"};
+constexpr Option kSubsetLayerOptions[] = {{"from", "integer", nullptr, "number of the first one"},
+                                          {"to", "integer", nullptr, "number of the last one, included"},
+                                          {"axis", "integer", "1", "the dimension; 1 are the channels"}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_subset(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
   const Value x = inputs[0];
   const int axis = static_cast<int>(options.integer_in("axis", 1, std::max(1, x.rank() - 1), 1));
@@ -31,8 +31,8 @@ const LayerDef layer_subset{.name = "subset",
                             .doc = "A range of channels (or of another dimension), both ends included; they count from 0.",
                             .example = R"({"type": "subset", "from": 1, "to": 3})",
                             .example_input = "[5, 2]",
-                            .schema = layer_schema(kOptions, kPositional),
+                            .schema = layer_schema(kSubsetLayerOptions, kSubsetPositional),
                             .any_dtype = true,
-                            .build = build};
+                            .build = build_subset};
 
 }  // namespace perigee

@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {kKernelOption, kPoolStrideOption, kPaddingOption};
+constexpr Option kSumpoolOptions[] = {kKernelOption, kPoolStrideOption, kPaddingOption};
 
 }  // namespace
 
@@ -14,7 +14,7 @@ const LayerDef layer_sumpool{
     .doc = "The sum of each window.",
     .example = R"({"type": "sumpool", "kernel": [3, 2], "stride": 2, "padding": [1, 0]})",
     .example_input = "[2, 7, 6]",
-    .schema = layer_schema(kOptions, kPoolPositional),
+    .schema = layer_schema(kSumpoolOptions, kPoolPositional),
     .build = [](LayerContext& context, std::span<const Value> inputs) { return build_pool(context, inputs[0], 2, "sum"); }};
 
 }  // namespace perigee

@@ -4,8 +4,8 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"layer"};
-constexpr Option kOptions[] = {{"layer", "layer", nullptr, "takes the features of one step"}};
+constexpr const char* kTimeDistributedPositional[] = {"layer"};
+constexpr Option kTimeDistributedOptions[] = {{"layer", "layer", nullptr, "takes the features of one step"}};
 
 // An op of a layer, or attention that drops some of what it looks at.
 bool draws(const Node& node) {
@@ -23,7 +23,7 @@ void refuse_ops_of_examples(LayerContext& context, size_t first, Value mask) {
   }
 }
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_time_distributed(LayerContext& context, std::span<const Value> inputs) {
   require_steps(context, inputs[0]);
   Graph& graph = context.graph();
   const Json* layer = context.options().raw("layer");
@@ -50,8 +50,8 @@ const LayerDef layer_time_distributed{
     .doc = "A layer at each step of a sequence (features x steps), with the same parameters.",
     .example = R"({"type": "time_distributed", "layer": {"type": "dense", "out": 4, "activation": "tanh"}})",
     .example_input = "[2, 3]",
-    .schema = layer_schema(kOptions, kPositional),
-    .build = build,
+    .schema = layer_schema(kTimeDistributedOptions, kTimeDistributedPositional),
+    .build = build_time_distributed,
     .step_use = folds_steps};
 
 }  // namespace perigee

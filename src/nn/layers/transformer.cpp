@@ -7,7 +7,7 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {
+constexpr Option kTransformerOptions[] = {
     {"layers", "integer", "1", "blocks in a row", {1, 1024}},
     kHeadsOption,
     kKvHeadsOption,
@@ -122,11 +122,11 @@ class Blocks {
   std::string block_;
 };
 
-StepUse step_use(const Config& options, std::span<const Value> inputs) {
+StepUse transformer_step_use(const Config& options, std::span<const Value> inputs) {
   return looks_back_alone(options, inputs) && options.boolean("causal") ? StepUse::each : StepUse::mixed;
 }
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_transformer(LayerContext& context, std::span<const Value> inputs) {
   for (const Value& input : inputs) require_steps(context, input);
   const bool cross = context.options().boolean("cross");
   if (cross != (inputs.size() == 2))
@@ -146,9 +146,9 @@ const LayerDef layer_transformer{
     .doc = "Blocks of attention and a dense part, each added to what it takes, for sequences of features. Vaswani et al. 2017.",
     .example = R"({"type": "transformer", "layers": 2, "heads": 2, "hidden": 6, "causal": true, "activation": "swish", "gated": true})",
     .example_input = "[4, 3]",
-    .schema = layer_schema(kOptions),
+    .schema = layer_schema(kTransformerOptions),
     .max_inputs = 2,
-    .build = build,
-    .step_use = step_use};
+    .build = build_transformer,
+    .step_use = transformer_step_use};
 
 }  // namespace perigee

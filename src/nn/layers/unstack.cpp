@@ -4,11 +4,11 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"parts"};
-constexpr Option kOptions[] = {{"parts", "integer", nullptr, "how many batches were stacked"},
-                               {"index", "integer", "all", "the only one wanted, from 0"}};
+constexpr const char* kUnstackPositional[] = {"parts"};
+constexpr Option kUnstackOptions[] = {{"parts", "integer", nullptr, "how many batches were stacked"},
+                                      {"index", "integer", "all", "the only one wanted, from 0"}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_unstack(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
   const Value x = inputs[0];
   const int64_t parts = options.integer_in("parts", 1, 1 << 16), index = options.integer_in("index", -1, parts - 1, -1);
@@ -37,8 +37,8 @@ const LayerDef layer_unstack{.name = "unstack",
                              .doc = "Takes a stack of `parts` batches apart: as many outputs, or the one that `index` names.",
                              .example = R"({"type": "unstack", "parts": 2})",
                              .example_input = "[3]",
-                             .schema = layer_schema(kOptions, kPositional),
+                             .schema = layer_schema(kUnstackOptions, kUnstackPositional),
                              .any_dtype = true,
-                             .build = build};
+                             .build = build_unstack};
 
 }  // namespace perigee

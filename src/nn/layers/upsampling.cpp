@@ -4,10 +4,10 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kPositional[] = {"size"};
-constexpr Option kOptions[] = {{"size", "integer or {height, width}", "2", "how often each is repeated"}};
+constexpr const char* kUpsamplingPositional[] = {"size"};
+constexpr Option kUpsamplingOptions[] = {{"size", "integer or {height, width}", "2", "how often each is repeated"}};
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_upsampling(LayerContext& context, std::span<const Value> inputs) {
   refuse_mask(context, context.mask(inputs[0]), "take conv1d, or give sequences of one length");
   const Value x = inputs[0];
   const int dims = x.rank() - 2;
@@ -31,7 +31,7 @@ const LayerDef layer_upsampling{.name = "upsampling",
                                 .doc = "Repeats rows and columns of images (or steps of sequences) `size` times.",
                                 .example = R"({"type": "upsampling", "size": [2, 3]})",
                                 .example_input = "[2, 3, 2]",
-                                .schema = layer_schema(kOptions, kPositional),
-                                .build = build};
+                                .schema = layer_schema(kUpsamplingOptions, kUpsamplingPositional),
+                                .build = build_upsampling};
 
 }  // namespace perigee

@@ -5,7 +5,7 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {
+constexpr Option kVaeOptions[] = {
     {"latent", "integer", nullptr, "dimensions of the code", {1, 1 << 20}},
     {"encoder", "list of layers", nullptr, "from the example to features of it; a dense layer behind makes means and variances of them"},
     {"decoder", "list of layers", nullptr, "from a code to the numbers that `reconstruction` takes, one for each of the example's or more"},
@@ -36,7 +36,7 @@ Value decoded(LayerContext& context, Value code, int64_t number) {
   return made[0];
 }
 
-std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+std::vector<Value> build_vae(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
   for (const char* key : {"encoder", "decoder"})
     if (options.raw(key) == nullptr) options.fail(key, "is missing", "", "a list of layers");
@@ -75,7 +75,7 @@ const LayerDef layer_vae{
       "decoder": [{"type": "dense", "out": 4, "activation": "tanh"}, {"type": "dense", "out": 10}],
       "reconstruction": "gaussian_likelihood", "samples": 2})",
     .example_input = "[5]",
-    .schema = layer_schema(kOptions),
-    .build = build};
+    .schema = layer_schema(kVaeOptions),
+    .build = build_vae};
 
 }  // namespace perigee

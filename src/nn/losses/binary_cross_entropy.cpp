@@ -3,11 +3,14 @@
 namespace perigee {
 namespace {
 
-Value build(Graph&, const Config& options, Value output, Value target) { return reduced(options, binary_terms(options, output, target)); }
+Value build_binary_cross_entropy(Graph&, const Config& options, Value output, Value target) {
+  return reduced(options, binary_terms(options, output, target));
+}
 
-constexpr Option kOptions[] = {{"label_smoothing", "number", "0", "share of the target that is spread over all classes", {0, 1}},
-                               {"weights", "list of numbers", "1 each", "one number for each output or class"},
-                               {"reduction", "name", "mean", "inside the example", {}, {"mean", "sum"}}};
+constexpr Option kBinaryCrossEntropyOptions[] = {
+    {"label_smoothing", "number", "0", "share of the target that is spread over all classes", {0, 1}},
+    {"weights", "list of numbers", "1 each", "one number for each output or class"},
+    {"reduction", "name", "mean", "inside the example", {}, {"mean", "sum"}}};
 
 }  // namespace
 
@@ -16,8 +19,8 @@ const LossDef loss_binary_cross_entropy{.name = "binary_cross_entropy",
                                         .doc =
                                             "-log of the probability of each 0 or 1, from logits; a sigmoid as the last layer is looked "
                                             "through. Options: weights, label_smoothing, reduction (\"mean\" or \"sum\").",
-                                        .schema = {.options = kOptions},
-                                        .build = build,
+                                        .schema = {.options = kBinaryCrossEntropyOptions},
+                                        .build = build_binary_cross_entropy,
                                         .link = "sigmoid",
                                         .example = R"({"type": "binary_cross_entropy", "label_smoothing": 0.1})",
                                         .example_output = "[4]",

@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-Value build(Graph& graph, const Config& options, Value output, Value target) {
+Value build_center(Graph& graph, const Config& options, Value output, Value target) {
   return reduce_sum(flatten_example(output * class_distribution(graph, options, output, target)), {1}) * 0.5;
 }
 
@@ -14,7 +14,7 @@ const LossDef loss_center{.name = "center",
                           .doc =
                               "Half the squared distance from the centre of the class that is right, of the layer centers. `weight` of "
                               "an output's loss is its factor beside the classifier's (Wen et al. 2016).",
-                          .build = build,
+                          .build = build_center,
                           .example = R"({"type": "center"})",
                           .example_output = "[4]",
                           .example_target = "class"};

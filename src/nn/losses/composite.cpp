@@ -8,7 +8,7 @@ constexpr Option kPartOptions[] = {{"size", "integer", nullptr, "numbers of the 
                                    {"loss", "loss", nullptr, "of these numbers"},
                                    {"weight", "number", "1", "factor of this part", {0, 1e9}}};
 constexpr Schema kPart{.options = kPartOptions};
-constexpr Option kOptions[] = {
+constexpr Option kCompositeOptions[] = {
     {"parts", "list", nullptr, "in the order of the target's numbers: { size, loss, weight }", {}, {}, nullptr, &kPart}};
 
 Value columns(Value x, int64_t from, int64_t to) {
@@ -20,7 +20,7 @@ int64_t outputs_of(const Json& loss, int64_t size, const std::string& where) {
   return size * loss_named(loss.is_string() ? loss.as_string() : Config(loss, where).string("type")).outputs_per_number;
 }
 
-Value build(Graph& graph, const Config& options, Value output, Value target) {
+Value build_composite(Graph& graph, const Config& options, Value output, Value target) {
   const Value x = flatten_example(output), y = flatten_example(target);
   const Json* parts = options.raw("parts");
   if (parts == nullptr || !parts->is_array() || parts->as_array().empty())
@@ -57,8 +57,8 @@ const LossDef loss_composite{
     .doc =
         "Losses side by side: each part takes the next numbers of the target and the outputs that belong to them (two for each number "
         "with gaussian_likelihood, else one), and the losses are added. For examples whose columns are of different kinds.",
-    .schema = {.options = kOptions},
-    .build = build,
+    .schema = {.options = kCompositeOptions},
+    .build = build_composite,
     .example = R"({"type": "composite", "parts": [{"size": 1, "loss": "gaussian_likelihood"},
       {"size": 1, "loss": "mse", "weight": 2}]})",
     .example_output = "[3]",

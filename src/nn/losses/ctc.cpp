@@ -22,10 +22,12 @@ Value build_of_steps(Graph& graph, const Config& options, Value output, Value ta
   return graph.apply("ctc", operands, std::move(attrs));
 }
 
-Value build(Graph& graph, const Config& options, Value output, Value target) { return build_of_steps(graph, options, output, target, {}); }
+Value build_ctc(Graph& graph, const Config& options, Value output, Value target) {
+  return build_of_steps(graph, options, output, target, {});
+}
 
-constexpr Option kOptions[] = {{"blank", "integer", "0", "the class that stands for no label", {0, 1e9}},
-                               {"zero_infinity", "boolean", "false", "labels that the steps have no room for cost 0, not infinity"}};
+constexpr Option kCtcOptions[] = {{"blank", "integer", "0", "the class that stands for no label", {0, 1e9}},
+                                  {"zero_infinity", "boolean", "false", "labels that the steps have no room for cost 0, not infinity"}};
 
 }  // namespace
 
@@ -37,8 +39,8 @@ const LossDef loss_ctc{
         "repeated classes count once and blanks not at all (Graves et al., 2006). Steps beyond the input's lengths do not count. The value "
         "is not divided by the number of labels. There is no label_smoothing: a step has no target that could be spread. Options: blank, "
         "zero_infinity.",
-    .schema = {.options = kOptions},
-    .build = build,
+    .schema = {.options = kCtcOptions},
+    .build = build_ctc,
     .build_of_steps = build_of_steps,
     .link = "softmax",
     .example = R"({"type": "ctc", "zero_infinity": true})",

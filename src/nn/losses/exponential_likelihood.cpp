@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-Value build(Graph&, const Config& options, Value output, Value target) {
+Value build_exponential_likelihood(Graph&, const Config& options, Value output, Value target) {
   const Value y = matched_target(options, output, target);
   return reduce_sum(flatten_example(exp(output) * y - output), {1});
 }
@@ -16,7 +16,7 @@ const LossDef loss_exponential_likelihood{
     .doc =
         "-log likelihood of a target of numbers of at least 0 under independent exponential distributions; the outputs are the "
         "logarithms of their rates.",
-    .build = build,
+    .build = build_exponential_likelihood,
     .example = R"({"type": "exponential_likelihood"})",
     .example_output = "[4]",
     .example_target = "positive"};

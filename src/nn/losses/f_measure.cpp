@@ -5,7 +5,7 @@
 namespace perigee {
 namespace {
 
-Value build(Graph& graph, const Config& options, Value output, Value target) {
+Value build_f_measure(Graph& graph, const Config& options, Value output, Value target) {
   const double beta = options.number("beta"), b2 = beta * beta;
   Value p, y;
   if (output.rank() == 2 && output.shape()[1] == 2) {
@@ -30,7 +30,7 @@ Value build(Graph& graph, const Config& options, Value output, Value target) {
   return broadcast_to(1.0 - f, Shape{output.shape()[0]});
 }
 
-constexpr Option kOptions[] = {kSmoothingOption, {"beta", "number", "1", "weight of recall", {1e-6, 1e6}}};
+constexpr Option kFMeasureOptions[] = {kSmoothingOption, {"beta", "number", "1", "weight of recall", {1e-6, 1e6}}};
 
 }  // namespace
 
@@ -39,8 +39,8 @@ const LossDef loss_f_measure{.name = "f_measure",
                              .doc =
                                  "1 - F-beta of the batch, from probabilities of a yes (sigmoid of one output, or the second of two "
                                  "softmax outputs). The batch is taken as a whole. Options: beta (1), label_smoothing.",
-                             .schema = {.options = kOptions},
-                             .build = build,
+                             .schema = {.options = kFMeasureOptions},
+                             .build = build_f_measure,
                              .link = "sigmoid",
                              .whole_batch = true,
                              .example = R"({"type": "f_measure", "beta": 2, "label_smoothing": 0.1})",

@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-Value build(Graph& graph, const Config& options, Value output, Value target) {
+Value build_focal(Graph& graph, const Config& options, Value output, Value target) {
   const double gamma = options.number("gamma"), smoothing = options.number("label_smoothing");
   const bool binary = options.boolean("binary", output.rank() < 2 || output.shape()[1] == 1);
   const auto focused = [&](Value log_p) {
@@ -26,13 +26,13 @@ Value build(Graph& graph, const Config& options, Value output, Value target) {
   return example_mean(reduce_sum(terms, {1}));
 }
 
-constexpr Option kOptions[] = {{"gamma", "number", "2", "how much easy examples count less", {0, 100}},
-                               {"binary", "boolean", "true with one output", "each output is a yes or no"},
-                               {"alpha", "number", "0.25", "weight of yes in the binary form", {0, 1}},
-                               {"label_smoothing", "number", "0", "share of the target that is spread over all classes", {0, 1}},
-                               {"weights", "list of numbers", "1 each", "one number for each output or class"},
-                               kBalanceOption,
-                               {"reduction", "name", "mean", "inside the example", {}, {"mean", "sum"}}};
+constexpr Option kFocalOptions[] = {{"gamma", "number", "2", "how much easy examples count less", {0, 100}},
+                                    {"binary", "boolean", "true with one output", "each output is a yes or no"},
+                                    {"alpha", "number", "0.25", "weight of yes in the binary form", {0, 1}},
+                                    {"label_smoothing", "number", "0", "share of the target that is spread over all classes", {0, 1}},
+                                    {"weights", "list of numbers", "1 each", "one number for each output or class"},
+                                    kBalanceOption,
+                                    {"reduction", "name", "mean", "inside the example", {}, {"mean", "sum"}}};
 
 }  // namespace
 
@@ -43,8 +43,8 @@ const LossDef loss_focal{
         "Cross entropy that counts hard examples more: (1 - p)^gamma times it. Lin et al. 2017. Options: gamma (2), "
         "alpha (of positives, for binary outputs), binary (true: each output is a yes or no of its own), label_smoothing, "
         "weights.",
-    .schema = {.options = kOptions},
-    .build = build,
+    .schema = {.options = kFocalOptions},
+    .build = build_focal,
     .link = "softmax",
     .example = R"({"type": "focal", "gamma": 1.5})",
     .example_output = "[4]",

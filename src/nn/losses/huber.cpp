@@ -3,15 +3,15 @@
 namespace perigee {
 namespace {
 
-Value build(Graph&, const Config& options, Value output, Value target) {
+Value build_huber(Graph&, const Config& options, Value output, Value target) {
   const double delta = options.number("delta");
   const Value error = abs(output - matched_target(options, output, target)), near = minimum(error, number_like(error, delta));
   return reduced(options, near * (error - 0.5 * near));
 }
 
-constexpr Option kOptions[] = {{"delta", "number", "1", "where the square ends", {1e-12, 1e12}},
-                               {"weights", "list of numbers", "1 each", "one number for each output or class"},
-                               {"reduction", "name", "mean", "inside the example", {}, {"mean", "sum"}}};
+constexpr Option kHuberOptions[] = {{"delta", "number", "1", "where the square ends", {1e-12, 1e12}},
+                                    {"weights", "list of numbers", "1 each", "one number for each output or class"},
+                                    {"reduction", "name", "mean", "inside the example", {}, {"mean", "sum"}}};
 
 }  // namespace
 
@@ -20,8 +20,8 @@ const LossDef loss_huber{.name = "huber",
                          .doc =
                              "Squared error up to `delta` (1), linear beyond. Huber 1964. smooth_l1 elsewhere. Options: weights, reduction "
                              "(inside the example: \"mean\" or \"sum\").",
-                         .schema = {.options = kOptions},
-                         .build = build,
+                         .schema = {.options = kHuberOptions},
+                         .build = build_huber,
                          .example = R"({"type": "huber", "delta": 0.7})",
                          .example_output = "[4]",
                          .example_target = "real"};

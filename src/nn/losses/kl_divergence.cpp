@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-Value build(Graph& graph, const Config& options, Value output, Value target) {
+Value build_kl_divergence(Graph& graph, const Config& options, Value output, Value target) {
   const Value inner = before_link(output, "softmax"), logits = inner ? inner : output;
   const double smoothing = options.number("label_smoothing");
   Value y = matched_target(options, output, target);
@@ -14,9 +14,9 @@ Value build(Graph& graph, const Config& options, Value output, Value target) {
   return reduced(options, entropy - y * log_p);
 }
 
-constexpr Option kOptions[] = {kSmoothingOption,
-                               {"weights", "list of numbers", "1 each", "one number for each output or class"},
-                               {"reduction", "name", "sum", "inside the example", {}, {"mean", "sum"}}};
+constexpr Option kKlDivergenceOptions[] = {kSmoothingOption,
+                                           {"weights", "list of numbers", "1 each", "one number for each output or class"},
+                                           {"reduction", "name", "sum", "inside the example", {}, {"mean", "sum"}}};
 
 }  // namespace
 
@@ -26,8 +26,8 @@ const LossDef loss_kl_divergence{
     .doc =
         "Kullback-Leibler divergence of the output, as softmax, from the target distribution. Takes logits; a "
         "softmax as the last layer is looked through. Options: label_smoothing, weights, reduction (\"mean\" or \"sum\").",
-    .schema = {.options = kOptions},
-    .build = build,
+    .schema = {.options = kKlDivergenceOptions},
+    .build = build_kl_divergence,
     .link = "softmax",
     .example = R"({"type": "kl_divergence", "label_smoothing": 0.1})",
     .example_output = "[4]",

@@ -3,13 +3,13 @@
 namespace perigee {
 namespace {
 
-Value build(Graph& graph, const Config& options, Value output, Value target) {
+Value build_log_cosh(Graph& graph, const Config& options, Value output, Value target) {
   const Value error = abs(output - matched_target(options, output, target));
   return reduced(options, error + graph.apply("softplus", {-2.0 * error}) - 0.69314718055994530942);
 }
 
-constexpr Option kOptions[] = {{"weights", "list of numbers", "1 each", "one number for each output or class"},
-                               {"reduction", "name", "mean", "inside the example", {}, {"mean", "sum"}}};
+constexpr Option kLogCoshOptions[] = {{"weights", "list of numbers", "1 each", "one number for each output or class"},
+                                      {"reduction", "name", "mean", "inside the example", {}, {"mean", "sum"}}};
 
 }  // namespace
 
@@ -17,8 +17,8 @@ extern const LossDef loss_log_cosh;
 const LossDef loss_log_cosh{
     .name = "log_cosh",
     .doc = "log(cosh(error)): squared near 0, absolute far away. Options: weights, reduction (inside the example: \"mean\" or \"sum\").",
-    .schema = {.options = kOptions},
-    .build = build,
+    .schema = {.options = kLogCoshOptions},
+    .build = build_log_cosh,
     .example = R"({"type": "log_cosh"})",
     .example_output = "[4]",
     .example_target = "real"};

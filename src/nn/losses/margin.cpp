@@ -3,11 +3,11 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {{"high", "number", "0.9", "length that the class which is there should have at least", {0, 1}},
-                               {"low", "number", "0.1", "length that the others should have at most", {0, 1}},
-                               {"down", "number", "0.5", "factor of the others' part", {0, 1e6}}};
+constexpr Option kMarginOptions[] = {{"high", "number", "0.9", "length that the class which is there should have at least", {0, 1}},
+                                     {"low", "number", "0.1", "length that the others should have at most", {0, 1}},
+                                     {"down", "number", "0.5", "factor of the others' part", {0, 1e6}}};
 
-Value build(Graph& graph, const Config& options, Value output, Value target) {
+Value build_margin(Graph& graph, const Config& options, Value output, Value target) {
   const Value there = class_distribution(graph, options, output, target);
   const Value missing = square(relu(options.number("high") - output)), wrong = square(relu(output - options.number("low")));
   const Value terms = there * missing + (1.0 - there) * wrong * options.number("down");
@@ -21,8 +21,8 @@ const LossDef loss_margin{.name = "margin",
                           .doc =
                               "Of lengths of capsules, one for each class: those of classes that are there should be long, the others "
                               "short (Sabour et al. 2017).",
-                          .schema = {.options = kOptions},
-                          .build = build,
+                          .schema = {.options = kMarginOptions},
+                          .build = build_margin,
                           .example = R"({"type": "margin", "down": 0.4})",
                           .example_output = "[4]",
                           .example_target = "class",

@@ -5,7 +5,7 @@
 namespace perigee {
 namespace {
 
-Value build(Graph& graph, const Config& options, Value output, Value target) {
+Value build_mixture_density(Graph& graph, const Config& options, Value output, Value target) {
   const int64_t parts = options.integer("mixtures");
   const Value x = flatten_example(output), y = cast(flatten_example(target), x.dtype());
   const int64_t n = x.shape()[0], labels = y.shape()[1];
@@ -30,7 +30,7 @@ Value build(Graph& graph, const Config& options, Value output, Value target) {
   return -(log(reduce_sum(exp(terms - largest), {1})) + reshape(largest, Shape{n}));
 }
 
-constexpr Option kOptions[] = {{"mixtures", "integer", nullptr, "number of normals", {1, 65536}}};
+constexpr Option kMixtureDensityOptions[] = {{"mixtures", "integer", nullptr, "number of normals", {1, 65536}}};
 
 }  // namespace
 
@@ -39,8 +39,8 @@ const LossDef loss_mixture_density{.name = "mixture_density",
                                    .doc =
                                        "-log likelihood of the target under a mixture of normals. The output holds, for K = `mixtures` "
                                        "parts of a target of L numbers: K logits, K log standard deviations, K L means. Bishop 1994.",
-                                   .schema = {.options = kOptions},
-                                   .build = build,
+                                   .schema = {.options = kMixtureDensityOptions},
+                                   .build = build_mixture_density,
                                    .example = R"({"type": "mixture_density", "mixtures": 2})",
                                    .example_output = "[8]",
                                    .example_target = "pair"};

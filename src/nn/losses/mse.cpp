@@ -3,21 +3,21 @@
 namespace perigee {
 namespace {
 
-Value build(Graph&, const Config& options, Value output, Value target) {
+Value build_mse(Graph&, const Config& options, Value output, Value target) {
   const Value difference = output - matched_target(options, output, target);
   return reduced(options, square(difference));
 }
 
-constexpr Option kOptions[] = {{"weights", "list of numbers", "1 each", "one number for each output or class"},
-                               {"reduction", "name", "mean", "inside the example", {}, {"mean", "sum"}}};
+constexpr Option kMseOptions[] = {{"weights", "list of numbers", "1 each", "one number for each output or class"},
+                                  {"reduction", "name", "mean", "inside the example", {}, {"mean", "sum"}}};
 
 }  // namespace
 
 extern const LossDef loss_mse;
 const LossDef loss_mse{.name = "mse",
                        .doc = "Mean squared error. Options: weights, reduction (inside the example: \"mean\" or \"sum\").",
-                       .schema = {.options = kOptions},
-                       .build = build,
+                       .schema = {.options = kMseOptions},
+                       .build = build_mse,
                        .example = R"({"type": "mse", "weights": [1, 2, 0.5, 1]})",
                        .example_output = "[4]",
                        .example_target = "real"};

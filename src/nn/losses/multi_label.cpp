@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-Value build(Graph&, const Config& options, Value output, Value target) {
+Value build_multi_label(Graph&, const Config& options, Value output, Value target) {
   const double smoothing = options.number("label_smoothing");
   const Value y = smoothed_yes(flatten_example(matched_target(options, output, target)), smoothing), x = flatten_example(output),
               rest = 1.0 - y;
@@ -14,7 +14,7 @@ Value build(Graph&, const Config& options, Value output, Value target) {
   return yes * no / pairs;
 }
 
-constexpr Option kOptions[] = {kSmoothingOption};
+constexpr Option kMultiLabelOptions[] = {kSmoothingOption};
 
 }  // namespace
 
@@ -23,8 +23,8 @@ const LossDef loss_multi_label{.name = "multi_label",
                                .doc =
                                    "Pairwise ranking of labels that apply before those that do not (BP-MLL). Zhang and Zhou 2006. Option: "
                                    "label_smoothing, with which each label is another one with half this probability.",
-                               .schema = {.options = kOptions},
-                               .build = build,
+                               .schema = {.options = kMultiLabelOptions},
+                               .build = build_multi_label,
                                .example = R"({"type": "multi_label", "label_smoothing": 0.1})",
                                .example_output = "[4]",
                                .example_target = "binary"};

@@ -3,15 +3,15 @@
 namespace perigee {
 namespace {
 
-Value build(Graph&, const Config& options, Value output, Value target) {
+Value build_poisson(Graph&, const Config& options, Value output, Value target) {
   const Value y = matched_target(options, output, target);
   if (options.boolean("log_input")) return reduced(options, exp(output) - y * output);
   return reduced(options, output - y * log(maximum(output, number_like(output, 1e-7))));
 }
 
-constexpr Option kOptions[] = {{"log_input", "boolean", "false", "the output is the logarithm of the rate"},
-                               {"weights", "list of numbers", "1 each", "one number for each output or class"},
-                               {"reduction", "name", "sum", "inside the example", {}, {"mean", "sum"}}};
+constexpr Option kPoissonOptions[] = {{"log_input", "boolean", "false", "the output is the logarithm of the rate"},
+                                      {"weights", "list of numbers", "1 each", "one number for each output or class"},
+                                      {"reduction", "name", "sum", "inside the example", {}, {"mean", "sum"}}};
 
 }  // namespace
 
@@ -20,8 +20,8 @@ const LossDef loss_poisson{.name = "poisson",
                            .doc =
                                "Negative log likelihood of counts under a Poisson distribution whose mean is the output, or with log_input "
                                "= true its exp. Options: weights, reduction (inside the example: \"mean\" or \"sum\").",
-                           .schema = {.options = kOptions},
-                           .build = build,
+                           .schema = {.options = kPoissonOptions},
+                           .build = build_poisson,
                            .example = R"({"type": "poisson"})",
                            .example_output = "[4]",
                            .example_target = "positive",

@@ -3,11 +3,14 @@
 namespace perigee {
 namespace {
 
-Value build(Graph&, const Config& options, Value output, Value target) { return reduced(options, binary_terms(options, output, target)); }
+Value build_reconstruction_cross_entropy(Graph&, const Config& options, Value output, Value target) {
+  return reduced(options, binary_terms(options, output, target));
+}
 
-constexpr Option kOptions[] = {{"label_smoothing", "number", "0", "share of the target that is spread over all classes", {0, 1}},
-                               {"weights", "list of numbers", "1 each", "one number for each output or class"},
-                               {"reduction", "name", "sum", "inside the example", {}, {"mean", "sum"}}};
+constexpr Option kReconstructionCrossEntropyOptions[] = {
+    {"label_smoothing", "number", "0", "share of the target that is spread over all classes", {0, 1}},
+    {"weights", "list of numbers", "1 each", "one number for each output or class"},
+    {"reduction", "name", "sum", "inside the example", {}, {"mean", "sum"}}};
 
 }  // namespace
 
@@ -15,8 +18,8 @@ extern const LossDef loss_reconstruction_cross_entropy;
 const LossDef loss_reconstruction_cross_entropy{
     .name = "reconstruction_cross_entropy",
     .doc = "Binary cross entropy summed over the outputs, as autoencoders use it. Options as binary_cross_entropy.",
-    .schema = {.options = kOptions},
-    .build = build,
+    .schema = {.options = kReconstructionCrossEntropyOptions},
+    .build = build_reconstruction_cross_entropy,
     .link = "sigmoid",
     .example = R"({"type": "reconstruction_cross_entropy"})",
     .example_output = "[4]",

@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-Value build(Graph&, const Config& options, Value output, Value target) {
+Value build_squared_hinge(Graph&, const Config& options, Value output, Value target) {
   return hinge_loss(options, output, target, [](Value x) { return square(relu(x)); });
 }
 
@@ -15,7 +15,7 @@ const LossDef loss_squared_hinge{
     .doc =
         "max(0, 1 - y x)^2 with targets -1 and 1. Options: label_smoothing, weights, reduction (inside the example: \"mean\" or \"sum\").",
     .schema = {.options = kHingeOptions},
-    .build = build,
+    .build = build_squared_hinge,
     .example = R"({"type": "squared_hinge", "label_smoothing": 0.2})",
     .example_output = "[4]",
     .example_target = "sign"};

@@ -3,12 +3,12 @@
 namespace perigee {
 namespace {
 
-Value build(Graph&, const Config& options, Value output, Value target) {
+Value build_wasserstein(Graph&, const Config& options, Value output, Value target) {
   return reduced(options, output * matched_target(options, output, target));
 }
 
-constexpr Option kOptions[] = {{"weights", "list of numbers", "1 each", "one number for each output or class"},
-                               {"reduction", "name", "mean", "inside the example", {}, {"mean", "sum"}}};
+constexpr Option kWassersteinOptions[] = {{"weights", "list of numbers", "1 each", "one number for each output or class"},
+                                          {"reduction", "name", "mean", "inside the example", {}, {"mean", "sum"}}};
 
 }  // namespace
 
@@ -17,8 +17,8 @@ const LossDef loss_wasserstein{.name = "wasserstein",
                                .doc =
                                    "Target times output, the critic's loss of Wasserstein networks (targets -1 and 1). Options: weights, "
                                    "reduction (inside the example: \"mean\" or \"sum\").",
-                               .schema = {.options = kOptions},
-                               .build = build,
+                               .schema = {.options = kWassersteinOptions},
+                               .build = build_wasserstein,
                                .example = R"({"type": "wasserstein"})",
                                .example_output = "[4]",
                                .example_target = "sign"};

@@ -5,10 +5,11 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {{"boxes", "list", nullptr, "{ width, height } of each box that a cell may have, in cells"},
-                               {"coordinates", "number", "5", "factor of the places and sizes", {0, 1e6}},
-                               {"rescore", "boolean", "true", "the confidence that is wanted is the overlap with the object; false: 1"},
-                               {"no_object", "number", "0.5", "factor of the confidence of boxes that stand for nothing", {0, 1e6}}};
+constexpr Option kYolo2Options[] = {
+    {"boxes", "list", nullptr, "{ width, height } of each box that a cell may have, in cells"},
+    {"coordinates", "number", "5", "factor of the places and sizes", {0, 1e6}},
+    {"rescore", "boolean", "true", "the confidence that is wanted is the overlap with the object; false: 1"},
+    {"no_object", "number", "0.5", "factor of the confidence of boxes that stand for nothing", {0, 1e6}}};
 
 Value part(Value x, int axis, int64_t from, int64_t to) {
   Json::Array start(static_cast<size_t>(x.rank()), Json(0)), stop;
@@ -116,7 +117,7 @@ class Yolo {
   Value cells_, target_;
 };
 
-Value build(Graph&, const Config& options, Value output, Value target) { return Yolo(options, output, target).loss(); }
+Value build_yolo2(Graph&, const Config& options, Value output, Value target) { return Yolo(options, output, target).loss(); }
 
 }  // namespace
 
@@ -127,8 +128,8 @@ const LossDef loss_yolo2{
         "Of a grid of cells that each have boxes (Redmon & Farhadi 2017). Outputs B*(5 + classes) x H x W: of each box the logits of its "
         "middle in the cell, the logarithms of its size in that of `boxes`, the logit of its confidence, the logits of classes. Targets "
         "(4 + classes) x H x W: left, top, right, bottom in cells and the class as one 1, in the cell where the middle is; else 0.",
-    .schema = {.options = kOptions},
-    .build = build,
+    .schema = {.options = kYolo2Options},
+    .build = build_yolo2,
     .example = R"({"type": "yolo2", "boxes": [[1, 2], [2, 1]], "rescore": false})",
     .example_output = "[14, 2, 2]",
     .example_target = "boxes",

@@ -5,12 +5,12 @@
 namespace perigee {
 namespace {
 
-const Option kOptions[] = {{"lr", "number or schedule", "0.1", "learning rate", {0, 1e9}},
-                           {"epsilon", "number or schedule", "1e-06", "added to the root", {0, 1}},
-                           {"initial", "number or schedule", "1e-06", "first value of the sum of squares", {0, 1e9}}};
-const char* const kSlots[] = {"sum"};
+const Option kAdagradOptions[] = {{"lr", "number or schedule", "0.1", "learning rate", {0, 1e9}},
+                                  {"epsilon", "number or schedule", "1e-06", "added to the root", {0, 1}},
+                                  {"initial", "number or schedule", "1e-06", "first value of the sum of squares", {0, 1e9}}};
+const char* const kAdagradSlots[] = {"sum"};
 
-void prepare(const RuleStep& step, UpdateParams* out) {
+void prepare_adagrad(const RuleStep& step, UpdateParams* out) {
   out->lr = step.option[0];
   out->c[0] = step.option[1];
 }
@@ -22,10 +22,10 @@ const OptimizerDef optimizer_adagrad{
     .name = "adagrad",
     .doc = "p -= lr g / (sqrt(sum of g^2) + epsilon) (Duchi et al. 2011).",
     .example = R"({"type": "adagrad", "lr": 0.1})",
-    .schema = rated_schema(kOptions),
+    .schema = rated_schema(kAdagradOptions),
     .kernel = "update_adagrad",
-    .slots = kSlots,
-    .prepare = prepare,
+    .slots = kAdagradSlots,
+    .prepare = prepare_adagrad,
     .initial = [](const RuleStep& step, int) { return step.option[2]; },
 };
 

@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-const char* const kSlots[] = {"m", "v"};
+const char* const kAdamSlots[] = {"m", "v"};
 
 }  // namespace
 
@@ -14,7 +14,7 @@ const OptimizerDef optimizer_adam{
     .example = R"({"type": "adam", "lr": 0.001})",
     .schema = rated_schema(kAdamOptions),
     .kernel = "update_adam",
-    .slots = kSlots,
+    .slots = kAdamSlots,
     .prepare = prepare_adam,
 };
 

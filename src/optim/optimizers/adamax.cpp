@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-const char* const kSlots[] = {"m", "u"};
+const char* const kAdamaxSlots[] = {"m", "u"};
 
 }  // namespace
 
@@ -14,7 +14,7 @@ const OptimizerDef optimizer_adamax{
     .example = R"({"type": "adamax", "lr": 0.002})",
     .schema = rated_schema(kAdamOptions),
     .kernel = "update_adamax",
-    .slots = kSlots,
+    .slots = kAdamaxSlots,
     .prepare = prepare_adam,
 };
 

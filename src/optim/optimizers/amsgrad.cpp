@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-const char* const kSlots[] = {"m", "v", "v_max"};
+const char* const kAmsgradSlots[] = {"m", "v", "v_max"};
 
 }  // namespace
 
@@ -14,7 +14,7 @@ const OptimizerDef optimizer_amsgrad{
     .example = R"({"type": "amsgrad", "lr": 0.001})",
     .schema = rated_schema(kAdamOptions),
     .kernel = "update_amsgrad",
-    .slots = kSlots,
+    .slots = kAmsgradSlots,
     .prepare = prepare_adam,
 };
 

@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {
+constexpr Option kCgOptions[] = {
     {"line_search",
      "name",
      "strong_wolfe",
@@ -24,7 +24,7 @@ const OptimizerDef optimizer_cg{
         "Nonlinear conjugate gradients (Polak and Ribière, never negative): each step searches along a line, with several evaluations of "
         "one batch.",
     .example = R"({"type": "cg"})",
-    .schema = {.options = kOptions},
+    .schema = {.options = kCgOptions},
     .kernel = "update_noop",
     .prepare = [](const RuleStep&, UpdateParams*) {},
     .minimizes = true,

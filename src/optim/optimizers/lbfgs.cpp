@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {
+constexpr Option kLbfgsOptions[] = {
     {"history", "integer", "10", "steps that it looks back at", {1, 100}},
     {"line_search",
      "name",
@@ -25,7 +25,7 @@ const OptimizerDef optimizer_lbfgs{
         "Limited-memory BFGS: each step looks back at the last ones for the curvature and searches along a line, with several evaluations "
         "of one batch.",
     .example = R"({"type": "lbfgs"})",
-    .schema = {.options = kOptions},
+    .schema = {.options = kLbfgsOptions},
     .kernel = "update_noop",
     .prepare = [](const RuleStep&, UpdateParams*) {},
     .minimizes = true,

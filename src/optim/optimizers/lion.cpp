@@ -3,15 +3,15 @@
 namespace perigee {
 namespace {
 
-const Option kOptions[] = {
+const Option kLionOptions[] = {
     {"lr", "number or schedule", "0.0001", "learning rate", {0, 1e9}},
     {"beta1", "number or schedule", "0.9", "weight of the momentum in the direction", {0, 1}},
     {"beta2", "number or schedule", "0.99", "share of the momentum that is kept", {0, 1}},
     {"weight_decay", "number or schedule", "0", "share of each weight taken away per unit of learning rate", {0, 1e9}},
     {"decay_bias", "boolean", "false", "decay biases and gains too"}};
-const char* const kSlots[] = {"m"};
+const char* const kLionSlots[] = {"m"};
 
-void prepare(const RuleStep& step, UpdateParams* out) {
+void prepare_lion(const RuleStep& step, UpdateParams* out) {
   out->lr = step.option[0];
   out->c[0] = step.option[1];
   out->c[1] = 1 - step.option[1];
@@ -27,10 +27,10 @@ const OptimizerDef optimizer_lion{
     .name = "lion",
     .doc = "p -= lr sign(beta1 m + (1 - beta1) g) with decoupled weight decay (Chen et al. 2023).",
     .example = R"({"type": "lion", "lr": 0.0001, "weight_decay": 0.1})",
-    .schema = rated_schema(kOptions),
+    .schema = rated_schema(kLionOptions),
     .kernel = "update_lion",
-    .slots = kSlots,
-    .prepare = prepare,
+    .slots = kLionSlots,
+    .prepare = prepare_lion,
 };
 
 }  // namespace perigee

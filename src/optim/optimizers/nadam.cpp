@@ -4,9 +4,9 @@
 namespace perigee {
 namespace {
 
-const char* const kSlots[] = {"m", "v"};
+const char* const kNadamSlots[] = {"m", "v"};
 
-void prepare(const RuleStep& step, UpdateParams* out) {
+void prepare_nadam(const RuleStep& step, UpdateParams* out) {
   prepare_adam(step, out);
   const double beta1 = step.option[1], t = static_cast<double>(step.t);
   out->lr = step.option[0];
@@ -23,8 +23,8 @@ const OptimizerDef optimizer_nadam{
     .example = R"({"type": "nadam", "lr": 0.001})",
     .schema = rated_schema(kAdamOptions),
     .kernel = "update_nadam",
-    .slots = kSlots,
-    .prepare = prepare,
+    .slots = kNadamSlots,
+    .prepare = prepare_nadam,
 };
 
 }  // namespace perigee

@@ -4,11 +4,11 @@
 namespace perigee {
 namespace {
 
-const Option kOptions[] = {{"lr", "number or schedule", "0.1", "learning rate", {0, 1e9}},
-                           {"momentum", "number or schedule", "0.9", "share of the velocity that is kept", {0, 1}}};
-const char* const kSlots[] = {"velocity"};
+const Option kNesterovOptions[] = {{"lr", "number or schedule", "0.1", "learning rate", {0, 1e9}},
+                                   {"momentum", "number or schedule", "0.9", "share of the velocity that is kept", {0, 1}}};
+const char* const kNesterovSlots[] = {"velocity"};
 
-void prepare(const RuleStep& step, UpdateParams* out) {
+void prepare_nesterov(const RuleStep& step, UpdateParams* out) {
   out->lr = step.option[0];
   out->c[0] = step.option[1];
   out->c[1] = 1 + step.option[1];
@@ -21,10 +21,10 @@ const OptimizerDef optimizer_nesterov{
     .name = "nesterov",
     .doc = "v' = momentum v - lr g; p += (1 + momentum) v' - momentum v (Sutskever et al. 2013, as in Deeplearning4j).",
     .example = R"({"type": "nesterov", "lr": 0.1, "momentum": 0.9})",
-    .schema = rated_schema(kOptions),
+    .schema = rated_schema(kNesterovOptions),
     .kernel = "update_nesterov",
-    .slots = kSlots,
-    .prepare = prepare,
+    .slots = kNesterovSlots,
+    .prepare = prepare_nesterov,
 };
 
 }  // namespace perigee

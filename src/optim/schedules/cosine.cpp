@@ -26,12 +26,12 @@ struct Cosine : Curve {
   int64_t cycles;
 };
 
-constexpr const char* kPositional[] = {"from"};
-constexpr Option kOptions[] = {{"from", "number", nullptr, "value at the beginning"},
-                               {"to", "number", "0", "value at the end"},
-                               {"warmup", "number", "0", "share of the run in which it rises", {0, 1}},
-                               {"cycles", "integer", "1", "how often it begins anew", {1, 1000000}},
-                               {"start", "number", "0", "where the rise begins"}};
+constexpr const char* kCosinePositional[] = {"from"};
+constexpr Option kCosineOptions[] = {{"from", "number", nullptr, "value at the beginning"},
+                                     {"to", "number", "0", "value at the end"},
+                                     {"warmup", "number", "0", "share of the run in which it rises", {0, 1}},
+                                     {"cycles", "integer", "1", "how often it begins anew", {1, 1000000}},
+                                     {"start", "number", "0", "where the rise begins"}};
 
 }  // namespace
 
@@ -42,7 +42,7 @@ const ScheduleDef schedule_cosine{
         "Half a cosine from `from` down to `to` (0) over the run, after a linear rise from `start` (0) in the first `warmup` (0) of it; "
         "`cycles` (1) begins anew that often.",
     .example = R"({"type": "cosine", "from": 0.002, "to": 0, "warmup": 0.05})",
-    .schema = {.options = kOptions, .positional = kPositional},
+    .schema = {.options = kCosineOptions, .positional = kCosinePositional},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Cosine>(options); },
 };
 

@@ -24,12 +24,12 @@ struct Cycle : Curve {
   Clockwork clock;
 };
 
-constexpr Option kOptions[] = {{"from", "number", nullptr, "value at the beginning"},
-                               {"max", "number", nullptr, "value at the top"},
-                               {"length", "number", "1", "of a cycle", {1e-12, 1e18}},
-                               {"annealing", "number", "a tenth of the length", "the last part of a cycle, which falls", {0, 1e18}},
-                               {"by", "name", "epoch", "unit of time", {}, {"epoch", "step", "progress"}},
-                               {"annealing_decay", "number", "0.1", "what the fall ends at, as a share of `from`", {1e-12, 1}}};
+constexpr Option kCycleOptions[] = {{"from", "number", nullptr, "value at the beginning"},
+                                    {"max", "number", nullptr, "value at the top"},
+                                    {"length", "number", "1", "of a cycle", {1e-12, 1e18}},
+                                    {"annealing", "number", "a tenth of the length", "the last part of a cycle, which falls", {0, 1e18}},
+                                    {"by", "name", "epoch", "unit of time", {}, {"epoch", "step", "progress"}},
+                                    {"annealing_decay", "number", "0.1", "what the fall ends at, as a share of `from`", {1e-12, 1}}};
 
 }  // namespace
 
@@ -40,7 +40,7 @@ const ScheduleDef schedule_cycle{
         "From `from` up to `max` and back in straight lines, then down to from * annealing_decay (0.1) in the last `annealing` of each "
         "`length`, which are in units of `by` (epoch, step or progress).",
     .example = R"({"type": "cycle", "from": 0.01, "max": 0.1, "length": 1, "annealing": 0.1, "by": "progress"})",
-    .schema = {.options = kOptions},
+    .schema = {.options = kCycleOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Cycle>(options); },
 };
 

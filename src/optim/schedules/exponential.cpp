@@ -12,9 +12,9 @@ struct Exponential : Curve {
   Clockwork clock;
 };
 
-constexpr Option kOptions[] = {{"from", "number", nullptr, "value at the beginning"},
-                               {"gamma", "number", nullptr, "factor per unit of time"},
-                               {"by", "name", "epoch", "unit of time", {}, {"epoch", "step", "progress"}}};
+constexpr Option kExponentialOptions[] = {{"from", "number", nullptr, "value at the beginning"},
+                                          {"gamma", "number", nullptr, "factor per unit of time"},
+                                          {"by", "name", "epoch", "unit of time", {}, {"epoch", "step", "progress"}}};
 
 }  // namespace
 
@@ -23,7 +23,7 @@ const ScheduleDef schedule_exponential{
     .name = "exponential",
     .doc = "from * gamma ^ t, with t in units of `by` (epoch, step or progress).",
     .example = R"({"type": "exponential", "from": 0.1, "gamma": 0.95})",
-    .schema = {.options = kOptions},
+    .schema = {.options = kExponentialOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Exponential>(options); },
 };
 

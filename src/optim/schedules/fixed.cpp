@@ -9,8 +9,8 @@ struct Fixed : Curve {
   double value;
 };
 
-constexpr const char* kPositional[] = {"value"};
-constexpr Option kOptions[] = {{"value", "number", nullptr, "what it always is"}};
+constexpr const char* kFixedPositional[] = {"value"};
+constexpr Option kFixedOptions[] = {{"value", "number", nullptr, "what it always is"}};
 
 }  // namespace
 
@@ -19,7 +19,7 @@ const ScheduleDef schedule_fixed{
     .name = "fixed",
     .doc = "Always `value`; a plain number means the same.",
     .example = R"({"type": "fixed", "value": 0.001})",
-    .schema = {.options = kOptions, .positional = kPositional},
+    .schema = {.options = kFixedOptions, .positional = kFixedPositional},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Fixed>(options); },
 };
 

@@ -13,10 +13,10 @@ struct Inverse : Curve {
   Clockwork clock;
 };
 
-constexpr Option kOptions[] = {{"from", "number", nullptr, "value at the beginning"},
-                               {"gamma", "number", "1", "how fast it falls", {0, 1e18}},
-                               {"power", "number", "1", "exponent of the fall"},
-                               {"by", "name", "epoch", "unit of time", {}, {"epoch", "step", "progress"}}};
+constexpr Option kInverseOptions[] = {{"from", "number", nullptr, "value at the beginning"},
+                                      {"gamma", "number", "1", "how fast it falls", {0, 1e18}},
+                                      {"power", "number", "1", "exponent of the fall"},
+                                      {"by", "name", "epoch", "unit of time", {}, {"epoch", "step", "progress"}}};
 
 }  // namespace
 
@@ -25,7 +25,7 @@ const ScheduleDef schedule_inverse{
     .name = "inverse",
     .doc = "from / (1 + gamma t) ^ power, with t in units of `by` (epoch, step or progress).",
     .example = R"({"type": "inverse", "from": 0.1, "gamma": 0.5, "power": 1})",
-    .schema = {.options = kOptions},
+    .schema = {.options = kInverseOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Inverse>(options); },
 };
 

@@ -119,8 +119,9 @@ class LambdaCurve : public Curve {
   size_t values_ = 0, output_ = 0;
 };
 
-constexpr Option kOptions[] = {{"program", "list of {op, in, out, attrs}", nullptr, "arithmetic on step, epoch and progress, in order"},
-                               {"output", "string", nullptr, "the value that leaves"}};
+constexpr Option kLambdaScheduleOptions[] = {
+    {"program", "list of {op, in, out, attrs}", nullptr, "arithmetic on step, epoch and progress, in order"},
+    {"output", "string", nullptr, "the value that leaves"}};
 
 }  // namespace
 
@@ -133,7 +134,7 @@ const ScheduleDef schedule_lambda{
     .example =
         R"({"type": "lambda", "program": [{"op": "pow", "in": [0.9, "epoch"], "out": "t1"}, {"op": "mul", "in": [0.1, "t1"], "out": "t2"}],
       "output": "t2"})",
-    .schema = {.options = kOptions},
+    .schema = {.options = kLambdaScheduleOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<LambdaCurve>(options); },
 };
 

@@ -16,10 +16,10 @@ struct Linear : Curve {
   double from, to, warmup, start;
 };
 
-constexpr Option kOptions[] = {{"from", "number", nullptr, "value at the beginning"},
-                               {"to", "number", "0", "value at the end"},
-                               {"warmup", "number", "0", "share of the run in which it rises", {0, 1}},
-                               {"start", "number", "0", "where the rise begins"}};
+constexpr Option kLinearOptions[] = {{"from", "number", nullptr, "value at the beginning"},
+                                     {"to", "number", "0", "value at the end"},
+                                     {"warmup", "number", "0", "share of the run in which it rises", {0, 1}},
+                                     {"start", "number", "0", "where the rise begins"}};
 
 }  // namespace
 
@@ -28,7 +28,7 @@ const ScheduleDef schedule_linear{
     .name = "linear",
     .doc = "A straight line from `from` to `to` (0) over the run, after a linear rise from `start` (0) in the first `warmup` (0) of it.",
     .example = R"({"type": "linear", "from": 0.01, "to": 0.001, "warmup": 0.1})",
-    .schema = {.options = kOptions},
+    .schema = {.options = kLinearOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Linear>(options); },
 };
 

@@ -30,8 +30,8 @@ struct Map : Curve {
   Clockwork clock;
 };
 
-constexpr Option kOptions[] = {{"values", "{name: number, ...}", nullptr, "value from each time on; time 0 must be there"},
-                               {"by", "name", "epoch", "unit of time", {}, {"epoch", "step", "progress"}}};
+constexpr Option kMapScheduleOptions[] = {{"values", "{name: number, ...}", nullptr, "value from each time on; time 0 must be there"},
+                                          {"by", "name", "epoch", "unit of time", {}, {"epoch", "step", "progress"}}};
 
 }  // namespace
 
@@ -40,7 +40,7 @@ const ScheduleDef schedule_map{
     .name = "map",
     .doc = "`values` holds what is in force from each time on, in units of `by` (epoch, step or progress); time 0 must be there.",
     .example = R"({"type": "map", "values": {"0": 0.01, "10": 0.001}})",
-    .schema = {.options = kOptions},
+    .schema = {.options = kMapScheduleOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Map>(options); },
 };
 

@@ -27,11 +27,11 @@ struct OneCycle : Curve {
   bool linear;
 };
 
-constexpr Option kOptions[] = {{"max", "number", nullptr, "value at the peak"},
-                               {"peak", "number", "0.3", "share of the run before the peak", {0, 1}},
-                               {"from", "number", "max / 25", "value at the beginning"},
-                               {"shape", "name", "cosine", "of both ways", {}, {"cosine", "linear"}},
-                               {"to", "number", "from / 10000", "value at the end"}};
+constexpr Option kOneCycleOptions[] = {{"max", "number", nullptr, "value at the peak"},
+                                       {"peak", "number", "0.3", "share of the run before the peak", {0, 1}},
+                                       {"from", "number", "max / 25", "value at the beginning"},
+                                       {"shape", "name", "cosine", "of both ways", {}, {"cosine", "linear"}},
+                                       {"to", "number", "from / 10000", "value at the end"}};
 
 }  // namespace
 
@@ -40,7 +40,7 @@ const ScheduleDef schedule_one_cycle{
     .name = "one_cycle",
     .doc = "Rises from `from` (max / 25) to `max` at `peak` (0.3) of the run, then falls to `to` (from / 10000); `shape` cosine or linear.",
     .example = R"({"type": "one_cycle", "max": 0.1, "peak": 0.3})",
-    .schema = {.options = kOptions},
+    .schema = {.options = kOneCycleOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<OneCycle>(options); },
 };
 

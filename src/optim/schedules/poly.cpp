@@ -12,9 +12,9 @@ struct Poly : Curve {
   double from, to, power;
 };
 
-constexpr Option kOptions[] = {{"from", "number", nullptr, "value at the beginning"},
-                               {"power", "number", "1", "exponent of the fall", {0, 1000}},
-                               {"to", "number", "0", "value at the end"}};
+constexpr Option kPolyOptions[] = {{"from", "number", nullptr, "value at the beginning"},
+                                   {"power", "number", "1", "exponent of the fall", {0, 1000}},
+                                   {"to", "number", "0", "value at the end"}};
 
 }  // namespace
 
@@ -23,7 +23,7 @@ const ScheduleDef schedule_poly{
     .name = "poly",
     .doc = "to + (from - to) (1 - progress) ^ power over the whole run.",
     .example = R"({"type": "poly", "from": 0.1, "power": 2})",
-    .schema = {.options = kOptions},
+    .schema = {.options = kPolyOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Poly>(options); },
 };
 

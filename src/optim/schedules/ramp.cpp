@@ -14,10 +14,10 @@ struct Ramp : Curve {
   Clockwork clock;
 };
 
-constexpr Option kOptions[] = {{"length", "number", "0.05", "of the rise, in units of `by`", {1e-12, 1e18}},
-                               {"schedule", "number or schedule", nullptr, "what is multiplied by the rise"},
-                               {"by", "name", "progress", "unit of time", {}, {"epoch", "step", "progress"}},
-                               {"start", "number", "0", "factor at the beginning", {0, 1}}};
+constexpr Option kRampOptions[] = {{"length", "number", "0.05", "of the rise, in units of `by`", {1e-12, 1e18}},
+                                   {"schedule", "number or schedule", nullptr, "what is multiplied by the rise"},
+                                   {"by", "name", "progress", "unit of time", {}, {"epoch", "step", "progress"}},
+                                   {"start", "number", "0", "factor at the beginning", {0, 1}}};
 
 }  // namespace
 
@@ -26,7 +26,7 @@ const ScheduleDef schedule_ramp{
     .name = "ramp",
     .doc = "Warm-up: `schedule` times a line that rises from `start` (0) to 1 in the first `length` (0.05) units of `by` (progress).",
     .example = R"({"type": "ramp", "length": 0.05, "schedule": {"type": "cosine", "from": 0.002}})",
-    .schema = {.options = kOptions},
+    .schema = {.options = kRampOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Ramp>(options); },
 };
 

@@ -32,13 +32,13 @@ struct Restarts : Curve {
   Clockwork clock;
 };
 
-constexpr const char* kPositional[] = {"from"};
-constexpr Option kOptions[] = {{"from", "number", nullptr, "value at the beginning of a cycle"},
-                               {"to", "number", "0", "value that a cycle falls to"},
-                               {"length", "number", "1", "of the first cycle, in units of `by`", {1e-12, 1e18}},
-                               {"factor", "number", "1", "how much longer each cycle is than the one before", {1, 1000}},
-                               {"decay", "number", "1", "factor on the top of each further cycle", {0, 1}},
-                               {"by", "name", "epoch", "unit of time", {}, {"epoch", "step", "progress"}}};
+constexpr const char* kRestartsPositional[] = {"from"};
+constexpr Option kRestartsOptions[] = {{"from", "number", nullptr, "value at the beginning of a cycle"},
+                                       {"to", "number", "0", "value that a cycle falls to"},
+                                       {"length", "number", "1", "of the first cycle, in units of `by`", {1e-12, 1e18}},
+                                       {"factor", "number", "1", "how much longer each cycle is than the one before", {1, 1000}},
+                                       {"decay", "number", "1", "factor on the top of each further cycle", {0, 1}},
+                                       {"by", "name", "epoch", "unit of time", {}, {"epoch", "step", "progress"}}};
 
 }  // namespace
 
@@ -50,7 +50,7 @@ const ScheduleDef schedule_restarts{
         "step "
         "or progress), each further one `factor` (1) times as long, from a top that is `decay` (1) times as high.",
     .example = R"({"type": "restarts", "from": 0.1, "length": 10, "factor": 2})",
-    .schema = {.options = kOptions, .positional = kPositional},
+    .schema = {.options = kRestartsOptions, .positional = kRestartsPositional},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Restarts>(options); },
 };
 

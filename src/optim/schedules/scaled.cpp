@@ -10,8 +10,8 @@ struct Scaled : Curve {
   double factor;
 };
 
-constexpr Option kOptions[] = {{"schedule", "number or schedule", nullptr, "what is multiplied"},
-                               {"factor", "number", nullptr, "by this", {0, 1e12}}};
+constexpr Option kScaledOptions[] = {{"schedule", "number or schedule", nullptr, "what is multiplied"},
+                                     {"factor", "number", nullptr, "by this", {0, 1e12}}};
 
 }  // namespace
 
@@ -20,7 +20,7 @@ const ScheduleDef schedule_scaled{
     .name = "scaled",
     .doc = "`schedule` times `factor`, as reduce_on_plateau tells the workers of a cluster.",
     .example = R"({"type": "scaled", "schedule": {"type": "cosine", "from": 0.002}, "factor": 0.1})",
-    .schema = {.options = kOptions},
+    .schema = {.options = kScaledOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Scaled>(options); },
 };
 

@@ -44,7 +44,7 @@ struct Sequence : Curve {
 constexpr Option kPartOptions[] = {{"until", "number", "1", "share of the run at which it ends", {0, 1}},
                                    {"schedule", "number or schedule", nullptr, "what is in force until then"}};
 constexpr Schema kPart{.options = kPartOptions};
-constexpr Option kOptions[] = {{"parts", "list of {until, schedule}", nullptr, "schedules in order", {}, {}, nullptr, &kPart}};
+constexpr Option kSequenceOptions[] = {{"parts", "list of {until, schedule}", nullptr, "schedules in order", {}, {}, nullptr, &kPart}};
 
 }  // namespace
 
@@ -54,7 +54,7 @@ const ScheduleDef schedule_sequence{
     .doc = "One schedule after another: each of `parts` runs until its `until` (a share of the whole run; the last until 1).",
     .example = R"({"type": "sequence", "parts": [{"until": 0.1, "schedule": {"type": "linear", "from": 0, "to": 0.01}},
                               {"schedule": {"type": "cosine", "from": 0.01}}]})",
-    .schema = {.options = kOptions},
+    .schema = {.options = kSequenceOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Sequence>(options); },
 };
 

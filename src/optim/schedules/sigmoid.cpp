@@ -13,10 +13,10 @@ struct Sigmoid : Curve {
   Clockwork clock;
 };
 
-constexpr Option kOptions[] = {{"from", "number", nullptr, "value at the beginning"},
-                               {"gamma", "number", "1", "steepness; below 0 it rises"},
-                               {"center", "number", nullptr, "when it is at half"},
-                               {"by", "name", "epoch", "unit of time", {}, {"epoch", "step", "progress"}}};
+constexpr Option kSigmoidOptions[] = {{"from", "number", nullptr, "value at the beginning"},
+                                      {"gamma", "number", "1", "steepness; below 0 it rises"},
+                                      {"center", "number", nullptr, "when it is at half"},
+                                      {"by", "name", "epoch", "unit of time", {}, {"epoch", "step", "progress"}}};
 
 }  // namespace
 
@@ -25,7 +25,7 @@ const ScheduleDef schedule_sigmoid{
     .name = "sigmoid",
     .doc = "from / (1 + exp(gamma (t - center))): falls to half at `center`; a negative gamma rises. t in units of `by`.",
     .example = R"({"type": "sigmoid", "from": 0.1, "gamma": 0.5, "center": 10})",
-    .schema = {.options = kOptions},
+    .schema = {.options = kSigmoidOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Sigmoid>(options); },
 };
 

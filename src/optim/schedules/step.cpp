@@ -13,10 +13,10 @@ struct Step : Curve {
   Clockwork clock;
 };
 
-constexpr Option kOptions[] = {{"from", "number", nullptr, "value at the beginning"},
-                               {"rate", "number", "0.1", "factor of each fall"},
-                               {"every", "number", "1", "time between two falls", {1e-12, 1e18}},
-                               {"by", "name", "epoch", "unit of time", {}, {"epoch", "step", "progress"}}};
+constexpr Option kStepOptions[] = {{"from", "number", nullptr, "value at the beginning"},
+                                   {"rate", "number", "0.1", "factor of each fall"},
+                                   {"every", "number", "1", "time between two falls", {1e-12, 1e18}},
+                                   {"by", "name", "epoch", "unit of time", {}, {"epoch", "step", "progress"}}};
 
 }  // namespace
 
@@ -25,7 +25,7 @@ const ScheduleDef schedule_step{
     .name = "step",
     .doc = "from * rate ^ floor(t / every): falls by `rate` (0.1) once in `every` (1) units of `by` (epoch, step or progress).",
     .example = R"({"type": "step", "from": 0.1, "rate": 0.5, "every": 10})",
-    .schema = {.options = kOptions},
+    .schema = {.options = kStepOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Step>(options); },
 };
 

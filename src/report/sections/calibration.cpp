@@ -9,7 +9,7 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kMost = 100;  // bins
+constexpr size_t kCalibrationMost = 100;  // bins
 
 const Json* calibration_of(const RunFiles& run) {
   const Json* asked = member(run.evaluated(), {"calibration"});
@@ -17,10 +17,10 @@ const Json* calibration_of(const RunFiles& run) {
   return asked ? asked : member(run.details, {"evaluation", "calibration"});
 }
 
-SectionText make(const RunFiles& run) {
+SectionText make_calibration(const RunFiles& run) {
   const Json* calibration = calibration_of(run);
   Json::Array bins = calibration ? list_in(*calibration, {"reliability"}) : Json::Array();
-  if (bins.size() > kMost) bins.resize(kMost);
+  if (bins.size() > kCalibrationMost) bins.resize(kCalibrationMost);
   if (bins.empty())
     return {
         "",
@@ -62,6 +62,6 @@ SectionText make(const RunFiles& run) {
 }  // namespace
 
 extern const Section section_calibration;
-const Section section_calibration{.id = "calibration", .title = "Calibration", .make = make};
+const Section section_calibration{.id = "calibration", .title = "Calibration", .make = make_calibration};
 
 }  // namespace perigee

@@ -9,7 +9,7 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kLargest = 40, kMostPairs = 8, kMostClasses = 200;
+constexpr size_t kConfusionLargest = 40, kMostPairs = 8, kMostClasses = 200;
 
 struct Matrix {
   std::vector<std::vector<double>> counts;  // [actual][predicted]
@@ -86,13 +86,13 @@ std::string class_table(const RunFiles& run) {
   return table.html() + left_out_note(rows.size(), kMostClasses, "classes", "report.json");
 }
 
-SectionText make(const RunFiles& run) {
+SectionText make_confusion(const RunFiles& run) {
   const Matrix matrix = matrix_of(run);
   const std::string classes = class_table(run);
   if (matrix.counts.empty() && classes.empty())
     return {"", no_evaluation(run, "The network does not choose among classes, or the job's metrics leave out \"classification\".")};
   std::string html;
-  if (matrix.counts.size() > kLargest)
+  if (matrix.counts.size() > kConfusionLargest)
     html += "<p class=\"note\">A matrix of " + std::to_string(matrix.counts.size()) +
             " classes is too large to read here; report.json has it.</p>\n";
   else if (!matrix.counts.empty()) html += matrix_table(matrix);
@@ -104,6 +104,6 @@ SectionText make(const RunFiles& run) {
 }  // namespace
 
 extern const Section section_confusion;
-const Section section_confusion{.id = "confusion", .title = "Confusion matrix", .make = make};
+const Section section_confusion{.id = "confusion", .title = "Confusion matrix", .make = make_confusion};
 
 }  // namespace perigee

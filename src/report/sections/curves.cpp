@@ -12,7 +12,7 @@ namespace perigee {
 
 namespace {
 
-constexpr size_t kMostRows = 100, kMostOthers = 4;
+constexpr size_t kMostCurvesRows = 100, kMostOthers = 4;
 
 std::string title_of(std::string name) {
   constexpr std::string_view kShort[] = {"mse", "rmse", "mae", "rse", "r2", "mcc", "roc.auc"};
@@ -69,11 +69,11 @@ std::string epoch_table(const RunFiles& run) {
       columns.push_back({(*part ? std::string(part) : "train") + " " + figure, true});
     }
   columns.push_back({"seconds", true});
-  HtmlTable table(epochs.size() > kMostRows
-                      ? "The last " + std::to_string(kMostRows) + " of " + std::to_string(epochs.size() + run.epochs_left_out) + " epochs"
-                      : "Figures of each epoch",
+  HtmlTable table(epochs.size() > kMostCurvesRows ? "The last " + std::to_string(kMostCurvesRows) + " of " +
+                                                        std::to_string(epochs.size() + run.epochs_left_out) + " epochs"
+                                                  : "Figures of each epoch",
                   columns);
-  for (size_t i = epochs.size() > kMostRows ? epochs.size() - kMostRows : 0; i < epochs.size(); ++i) {
+  for (size_t i = epochs.size() > kMostCurvesRows ? epochs.size() - kMostCurvesRows : 0; i < epochs.size(); ++i) {
     std::vector<HtmlTable::Cell> cells = {grouped_number(number_in(*epochs[i], {"epoch"}))};
     for (const auto& [part, figure] : shown)
       cells.push_back(figure_text(figure, part.empty() ? number_in(*epochs[i], {figure}) : number_in(*epochs[i], {part, figure})));
@@ -83,7 +83,7 @@ std::string epoch_table(const RunFiles& run) {
   return "<details><summary>Figures of each epoch as a table</summary>\n" + table.html() + "</details>\n";
 }
 
-SectionText make(const RunFiles& run) {
+SectionText make_curves(const RunFiles& run) {
   std::string html = chart(run, "loss", "Loss") + chart(run, "accuracy", "Accuracy");
   const bool many = std::ranges::count_if(run.events, [](const Json& event) { return is_event(event, "epoch"); }) > 1;
   for (const std::string& name : many ? other_figures(run) : std::vector<std::string>()) html += chart(run, name, title_of(name));
@@ -99,6 +99,6 @@ SectionText make(const RunFiles& run) {
 }  // namespace
 
 extern const Section section_curves;
-const Section section_curves{.id = "curves", .title = "Curves", .make = make};
+const Section section_curves{.id = "curves", .title = "Curves", .make = make_curves};
 
 }  // namespace perigee

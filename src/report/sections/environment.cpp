@@ -7,9 +7,9 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kMostFacts = 40, kLongest = 300;
+constexpr size_t kMostFacts = 40, kEnvironmentLongest = 300;
 
-SectionText make(const RunFiles& run) {
+SectionText make_environment(const RunFiles& run) {
   const Json none = Json::object();
   const Json& start = run.last("start") ? *run.last("start") : none;
   std::vector<std::pair<std::string, std::string>> facts;
@@ -18,17 +18,18 @@ SectionText make(const RunFiles& run) {
     if (facts.size() == kMostFacts) break;
     if (name == "memory_bytes") facts.emplace_back("memory", value.is_number() ? bytes_number(value.as_number()) : "");
     else
-      facts.emplace_back(name == "version" ? "Perigee" : name, shortened(value.is_string() ? value.as_string() : value.dump(), kLongest));
+      facts.emplace_back(name == "version" ? "Perigee" : name,
+                         shortened(value.is_string() ? value.as_string() : value.dump(), kEnvironmentLongest));
   }
   if (known.empty()) {
-    facts.emplace_back("Perigee", shortened(text_in(start, {"version"}), kLongest));
+    facts.emplace_back("Perigee", shortened(text_in(start, {"version"}), kEnvironmentLongest));
     if (const double threads = number_in(start, {"threads"}); std::isfinite(threads))
       facts.emplace_back("threads", grouped_number(threads));
-    facts.emplace_back("device", shortened(text_in(start, {"device"}), kLongest));
+    facts.emplace_back("device", shortened(text_in(start, {"device"}), kEnvironmentLongest));
   }
   if (const double bytes = number_in(start, {"memory_bytes"}); std::isfinite(bytes))
     facts.emplace_back("training takes", bytes_number(bytes));
-  facts.emplace_back("data folder", shortened(text_in(start, {"data_folder"}), kLongest));
+  facts.emplace_back("data folder", shortened(text_in(start, {"data_folder"}), kEnvironmentLongest));
   const std::string html = facts_html(facts);
   return {html, "The log has no start, and the folder no details.json."};
 }
@@ -36,6 +37,6 @@ SectionText make(const RunFiles& run) {
 }  // namespace
 
 extern const Section section_environment;
-const Section section_environment{.id = "environment", .title = "Environment", .make = make};
+const Section section_environment{.id = "environment", .title = "Environment", .make = make_environment};
 
 }  // namespace perigee

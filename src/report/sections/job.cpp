@@ -5,13 +5,13 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kMost = 40000;  // characters
+constexpr size_t kJobMost = 40000;  // characters
 
-SectionText make(const RunFiles& run) {
+SectionText make_job(const RunFiles& run) {
   if (!run.job.is_object()) return {"", "The folder has no job.json, or it is damaged."};
   std::string text = run.job.dump(2);
-  const bool cut = text.size() > kMost;
-  if (cut) text.resize(kMost);
+  const bool cut = text.size() > kJobMost;
+  if (cut) text.resize(kJobMost);
   return {"<pre tabindex=\"0\" role=\"group\" aria-label=\"The job as JSON\"><code>" + escaped(text) + (cut ? "\n\u2026" : "") +
               "</code></pre>\n<p class=\"note\">job.json" + std::string(cut ? " has the rest; it" : "") +
               " trains the same again: <code>perigee train " + escaped(run.folder) + "/job.json</code></p>\n",
@@ -21,6 +21,6 @@ SectionText make(const RunFiles& run) {
 }  // namespace
 
 extern const Section section_job;
-const Section section_job{.id = "job", .title = "Job", .make = make};
+const Section section_job{.id = "job", .title = "Job", .make = make_job};
 
 }  // namespace perigee

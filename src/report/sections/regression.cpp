@@ -9,7 +9,7 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kMostColumns = 4, kMostRows = 64;
+constexpr size_t kMostRegressionColumns = 4, kMostRegressionRows = 64;
 
 double number_at(const Json& list, size_t i) {
   return list.is_array() && i < list.as_array().size() && list.as_array()[i].is_number() ? list.as_array()[i].as_number() : NAN;
@@ -53,13 +53,13 @@ std::string column_table(const RunFiles& run) {
   const Json* inner = member(run.evaluated(), {"regression"});
   const auto& columns = list_in(inner ? *inner : run.evaluated(), {"columns"});
   HtmlTable table("Each column of the target", {{"column"}, {"RMSE", true}, {"MAE", true}, {"R\u00b2", true}, {"correlation", true}});
-  for (size_t i = 0; i < std::min(columns.size(), kMostRows); ++i)
+  for (size_t i = 0; i < std::min(columns.size(), kMostRegressionRows); ++i)
     table.row({std::to_string(i), plain_number(number_in(columns[i], {"rmse"})), plain_number(number_in(columns[i], {"mae"})),
                plain_number(number_in(columns[i], {"r2"})), plain_number(number_in(columns[i], {"correlation"}))});
-  return table.empty() ? "" : table.html() + left_out_note(columns.size(), kMostRows, "columns", "report.json");
+  return table.empty() ? "" : table.html() + left_out_note(columns.size(), kMostRegressionRows, "columns", "report.json");
 }
 
-SectionText make(const RunFiles& run) {
+SectionText make_regression(const RunFiles& run) {
   const auto& sample = list_in(run.details, {"evaluation", "scatter"});
   const Json* inner = member(run.evaluated(), {"regression"});
   const Json& figures = inner ? *inner : run.evaluated();
@@ -74,7 +74,7 @@ SectionText make(const RunFiles& run) {
         html + "<p class=\"note\">" + no_details(run, "This run kept no sample of its answers for a plot.") + "</p>\n" + column_table(run),
         ""};
   const Json* first = sample[0].find("actual");
-  const size_t columns = std::min(kMostColumns, first && first->is_array() ? first->as_array().size() : 0);
+  const size_t columns = std::min(kMostRegressionColumns, first && first->is_array() ? first->as_array().size() : 0);
   html += "<div class=\"squares\">\n";
   for (size_t i = 0; i < columns; ++i) html += figure_html(scatter(sample, i, columns > 1 ? "column " + std::to_string(i) : ""));
   const double all = number_in(run.evaluated(), {"examples"});
@@ -86,6 +86,6 @@ SectionText make(const RunFiles& run) {
 }  // namespace
 
 extern const Section section_regression;
-const Section section_regression{.id = "regression", .title = "Predicted and actual", .make = make};
+const Section section_regression{.id = "regression", .title = "Predicted and actual", .make = make_regression};
 
 }  // namespace perigee

@@ -9,7 +9,7 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kMostCurves = 14, kMostRows = 200;
+constexpr size_t kMostCurves = 14, kMostRocRows = 200;
 
 // The exact ones of report.json, where the job asks for them; else those that every evaluation keeps.
 const Json* roc_of(const RunFiles& run) {
@@ -28,7 +28,7 @@ AxisPoints points_of(const Json& curve, const char* x, const char* y, bool from_
   return points;
 }
 
-SectionText make(const RunFiles& run) {
+SectionText make_roc(const RunFiles& run) {
   const Json* roc = roc_of(run);
   const auto& classes = roc ? list_in(*roc, {"classes"}) : Json::Array();
   if (classes.empty())
@@ -60,7 +60,7 @@ SectionText make(const RunFiles& run) {
                    .square = true,
                    .diagonal = ""};
   HtmlTable table("Areas under the curves", {{"class"}, {"ROC AUC", true}, {"average precision", true}});
-  for (size_t i = 0; i < std::min(sorted.size(), kMostRows); ++i) {
+  for (size_t i = 0; i < std::min(sorted.size(), kMostRocRows); ++i) {
     const Json& row = *sorted[i];
     const std::string name = text_in(row, {"name"});
     table.row({shortened(name, 60), plain_number(number_in(row, {"auc"})), plain_number(number_in(row, {"average_precision"}))});
@@ -78,12 +78,12 @@ SectionText make(const RunFiles& run) {
                           number_in(run.evaluated(), {"examples"}) * static_cast<double>(run.class_names().size()) > (1 << 15);
   if (thresholds)
     html += "<p class=\"note\">By 1000 thresholds; metrics = { \"classification\", \"roc\" } in the job makes the areas exact.</p>\n";
-  return {html + table.html() + left_out_note(sorted.size(), kMostRows, "classes", "report.json"), ""};
+  return {html + table.html() + left_out_note(sorted.size(), kMostRocRows, "classes", "report.json"), ""};
 }
 
 }  // namespace
 
 extern const Section section_roc;
-const Section section_roc{.id = "roc", .title = "ROC", .make = make};
+const Section section_roc{.id = "roc", .title = "ROC", .make = make_roc};
 
 }  // namespace perigee

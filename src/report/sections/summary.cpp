@@ -7,7 +7,7 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kLongest = 400, kLongestError = 4000, kMostFigures = 200;
+constexpr size_t kSummaryLongest = 400, kLongestError = 4000, kMostSummaryFigures = 200;
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
@@ -34,8 +34,8 @@ Facts facts(const RunFiles& run) {
   const Json none = Json::object();
   const Json& start = run.last("start") ? *run.last("start") : none;
   const Json& end = run.last("end") ? *run.last("end") : none;
-  const auto code = [](const std::string& text) { return text.empty() ? "" : "<code>" + shortened(text, kLongest) + "</code>"; };
-  const auto words = [](const std::string& text) { return shortened(text, kLongest); };
+  const auto code = [](const std::string& text) { return text.empty() ? "" : "<code>" + shortened(text, kSummaryLongest) + "</code>"; };
+  const auto words = [](const std::string& text) { return shortened(text, kSummaryLongest); };
   Facts facts = {{"script", code(text_in(start, {"script"}))},
                  {"training data", words(text_in(start, {"data"}))},
                  {"test data", words(text_in(end, {"test_data"}))}};
@@ -54,11 +54,11 @@ Facts facts(const RunFiles& run) {
 }
 
 // The other figures of the evaluation: all that are single numbers.
-std::string figures(const RunFiles& run) {
+std::string summary_figures(const RunFiles& run) {
   HtmlTable table(run.report.is_object() ? "Figures on the test data" : "Figures on the validation data", {{"figure"}, {"value", true}});
   size_t rows = 0;
   const auto add = [&](const std::string& name, const Json& value) {
-    if ((value.is_number() || value.is_null()) && ++rows <= kMostFigures)
+    if ((value.is_number() || value.is_null()) && ++rows <= kMostSummaryFigures)
       table.row({shortened(name, 80), value.is_number() ? figure_text(name, value.as_number()) : "not defined"});
   };
   if (!run.evaluated().is_object()) return "";
@@ -69,10 +69,10 @@ std::string figures(const RunFiles& run) {
   }
   return table.empty() ? ""
                        : "<details><summary>All figures</summary>\n" + table.html() +
-                             left_out_note(rows, kMostFigures, "figures", "report.json") + "</details>\n";
+                             left_out_note(rows, kMostSummaryFigures, "figures", "report.json") + "</details>\n";
 }
 
-SectionText make(const RunFiles& run) {
+SectionText make_summary(const RunFiles& run) {
   if (run.events.empty()) return {"", "The folder has no log.jsonl, or it is empty."};
   std::string html;
   const Json* outcome = run.outcome();
@@ -80,12 +80,12 @@ SectionText make(const RunFiles& run) {
     html += "<p class=\"alert\" role=\"note\"><strong>The run failed.</strong> " + shortened(text_in(*outcome, {"text"}), kLongestError) +
             "</p>\n";
   html += facts_html(tiles(run), "tiles") + facts_html(facts(run));
-  return {html + figures(run), ""};
+  return {html + summary_figures(run), ""};
 }
 
 }  // namespace
 
 extern const Section section_summary;
-const Section section_summary{.id = "summary", .title = "Summary", .make = make};
+const Section section_summary{.id = "summary", .title = "Summary", .make = make_summary};
 
 }  // namespace perigee

@@ -11,7 +11,7 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kMostEvents = 60, kMostParts = 20, kMostWorkers = 100, kLongest = 80;
+constexpr size_t kMostEvents = 60, kMostParts = 20, kMostWorkers = 100, kTimelineLongest = 80;
 
 std::string shares(const RunFiles& run) {
   const Json* end = run.last("end");
@@ -31,10 +31,10 @@ std::string shares(const RunFiles& run) {
                   std::max(.2, 1000 * seconds / all - 1.5));
     bar += rect;
     at += 1000 * seconds / all;
-    words += (words.empty() ? "" : ", ") + utf8_prefix(name, kLongest) + " " + percent(seconds / all, 0);
+    words += (words.empty() ? "" : ", ") + utf8_prefix(name, kTimelineLongest) + " " + percent(seconds / all, 0);
     const std::string swatch = "<svg class=\"swatch\" viewBox=\"0 0 34 12\" aria-hidden=\"true\"><rect class=\"b" + std::to_string(i % 6) +
                                "\" width=\"34\" height=\"12\"/></svg>";
-    table.row({shortened(name, kLongest), seconds_text(seconds), percent(seconds / all, 1), swatch});
+    table.row({shortened(name, kTimelineLongest), seconds_text(seconds), percent(seconds / all, 1), swatch});
   }
   return "<svg class=\"bar\" viewBox=\"0 0 1000 26\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"" + escaped(words) + "\">" +
          bar + "</svg>\n" + table.html();
@@ -86,7 +86,7 @@ std::string happenings(const RunFiles& run) {
     if (const double at = number_in(event, {"step"}); std::isfinite(at)) step = at;
     if (is_event(event, "step") || is_event(event, "epoch") || is_event(event, "workers")) continue;
     if (++shown > kMostEvents) ++left_out;
-    else table.row({shortened(text_in(event, {"event"}), kLongest), grouped_number(step), about(event)});
+    else table.row({shortened(text_in(event, {"event"}), kTimelineLongest), grouped_number(step), about(event)});
   }
   if (table.empty()) return "";
   return "<h3>Events</h3>\n" + table.html() +
@@ -100,14 +100,14 @@ std::string workers(const RunFiles& run) {
                   {{"worker"}, {"host"}, {"state"}, {"examples a second", true}, {"share", true}, {"sent", true}});
   const auto& list = list_in(*last, {"workers"});
   for (size_t i = 0; i < std::min(list.size(), kMostWorkers); ++i) {
-    const auto text = [&](const char* key) { return shortened(text_in(list[i], {key}), kLongest); };
+    const auto text = [&](const char* key) { return shortened(text_in(list[i], {key}), kTimelineLongest); };
     table.row({text("name"), text("host"), text("state"), grouped_number(number_in(list[i], {"examples_per_s"})),
                percent(number_in(list[i], {"share"}), 1), bytes_number(number_in(list[i], {"bytes_up"}))});
   }
   return table.empty() ? "" : "<h3>Workers</h3>\n" + table.html() + left_out_note(list.size(), kMostWorkers, "workers", "log.jsonl");
 }
 
-SectionText make(const RunFiles& run) {
+SectionText make_timeline(const RunFiles& run) {
   const std::string left = shares(run), right = speed(run);
   std::string html;
   if (!left.empty() || !right.empty())
@@ -119,6 +119,6 @@ SectionText make(const RunFiles& run) {
 }  // namespace
 
 extern const Section section_timeline;
-const Section section_timeline{.id = "timeline", .title = "Timeline", .make = make};
+const Section section_timeline{.id = "timeline", .title = "Timeline", .make = make_timeline};
 
 }  // namespace perigee

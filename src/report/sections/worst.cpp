@@ -8,7 +8,7 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kMost = 32, kMostColumns = 24, kMostValues = 40, kMostOfImages = 100'000;  // bytes of all images
+constexpr size_t kWorstMost = 32, kMostWorstColumns = 24, kMostValues = 40, kMostOfImages = 100'000;  // bytes of all images
 
 std::string class_of(const std::vector<std::string>& names, double number) {
   if (!(number >= 0)) return "";
@@ -43,7 +43,7 @@ bool is_png(const std::string& url) {
 std::string gallery(const Json::Array& examples, const std::vector<std::string>& names) {
   std::string html = "<ul class=\"worst\">\n";
   size_t room = kMostOfImages;
-  for (size_t i = 0; i < std::min(examples.size(), kMost); ++i) {
+  for (size_t i = 0; i < std::min(examples.size(), kWorstMost); ++i) {
     const Json& example = examples[i];
     const auto [actual, predicted] = answer(example, names);
     const std::string number = grouped_number(number_in(example, {"example"})), loss = plain_number(number_in(example, {"loss"})),
@@ -65,11 +65,11 @@ std::string rows(const Json::Array& examples, const std::vector<std::string>& na
   std::vector<HtmlTable::Column> columns = {{"example", true}, {"loss", true}, {"actual"}, {"predicted"}};
   std::vector<std::string> keys;
   for (const auto& [name, value] : members_in(examples[0], {"columns"}))
-    if (keys.size() < kMostColumns) keys.push_back(name), columns.push_back({shortened(name, 30), value.is_number()});
+    if (keys.size() < kMostWorstColumns) keys.push_back(name), columns.push_back({shortened(name, 30), value.is_number()});
   const bool numbers = keys.empty() && examples[0].find("values");
   if (numbers) columns.push_back({"what the network reads"});
   HtmlTable table("Examples of the greatest loss, the worst first", columns);
-  for (size_t i = 0; i < std::min(examples.size(), kMost); ++i) {
+  for (size_t i = 0; i < std::min(examples.size(), kWorstMost); ++i) {
     const auto [actual, predicted] = answer(examples[i], names);
     std::vector<HtmlTable::Cell> cells = {grouped_number(number_in(examples[i], {"example"})),
                                           plain_number(number_in(examples[i], {"loss"})), shortened(actual, 60), shortened(predicted, 60)};
@@ -90,12 +90,12 @@ std::string rows(const Json::Array& examples, const std::vector<std::string>& na
   return table.html();
 }
 
-SectionText make(const RunFiles& run) {
+SectionText make_worst(const RunFiles& run) {
   const auto& examples = list_in(run.details, {"evaluation", "worst"});
   if (examples.empty()) return {"", no_details(run, "This run kept no examples: it is of an older version, or its data are empty.")};
   const std::vector<std::string> names = run.class_names();
   const bool images = examples[0].find("image") != nullptr;
-  const std::string note = "<p class=\"note\">The " + std::to_string(std::min(examples.size(), kMost)) +
+  const std::string note = "<p class=\"note\">The " + std::to_string(std::min(examples.size(), kWorstMost)) +
                            " examples with the greatest loss" + (images ? "" : "; numbers of examples count from 0") +
                            ". Wrong labels and damaged data are often among them.</p>\n";
   return {(images ? gallery(examples, names) : rows(examples, names)) + note, ""};
@@ -104,6 +104,6 @@ SectionText make(const RunFiles& run) {
 }  // namespace
 
 extern const Section section_worst;
-const Section section_worst{.id = "worst", .title = "Worst examples", .make = make};
+const Section section_worst{.id = "worst", .title = "Worst examples", .make = make_worst};
 
 }  // namespace perigee

@@ -27,7 +27,7 @@ const Json& inside(const Json& json, const char* key) {
 }
 
 // The numbers, texts and booleans of a job by their paths: "optimizer.lr". What its network and its data are made of is left to the job.
-void collect(const Json& json, const std::string& path, std::vector<TensorboardSetting>* settings) {
+void tensorboard_log_collect(const Json& json, const std::string& path, std::vector<TensorboardSetting>* settings) {
   if (settings->size() >= kMostSettings) return;
   if (json.is_number()) settings->emplace_back(path, json.as_number());
   else if (json.is_string()) settings->emplace_back(path, json.as_string());
@@ -36,7 +36,7 @@ void collect(const Json& json, const std::string& path, std::vector<TensorboardS
   for (const auto& [key, value] : json.as_object()) {
     const std::string inner = path.empty() ? key : path + "." + key;
     if (inner != "network" && inner != "data.train" && inner != "data.test" && inner != "data.validation" && inner != "perigee")
-      collect(value, inner, settings);
+      tensorboard_log_collect(value, inner, settings);
   }
 }
 
@@ -107,7 +107,7 @@ void TensorboardLog::layers(Trainer& trainer) {
 
 void TensorboardLog::settings(Trainer& trainer) {
   std::vector<TensorboardSetting> settings;
-  collect(trainer.job().json(), "", &settings);
+  tensorboard_log_collect(trainer.job().json(), "", &settings);
   settings.emplace_back("parameters", static_cast<double>(trainer.shape().params().parameter_elements()));
   writer_.settings(settings);
 }

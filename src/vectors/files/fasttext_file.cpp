@@ -12,11 +12,11 @@ namespace perigee {
 namespace {
 
 constexpr int32_t kMagic = 793712314, kVersion = 12;
-constexpr int64_t kMaxWords = int64_t{1} << 26, kMaxNumbers = 1 << 16;
+constexpr int64_t kMaxWords = int64_t{1} << 26, kMaxFasttextFileNumbers = 1 << 16;
 
-class Reader {
+class FasttextFileReader {
  public:
-  Reader(std::span<const std::byte> bytes, const std::string& where) : bytes_(bytes), where_(where) {}
+  FasttextFileReader(std::span<const std::byte> bytes, const std::string& where) : bytes_(bytes), where_(where) {}
 
   template <class T>
   T read() {
@@ -50,19 +50,20 @@ class Reader {
   size_t at_ = 0;
 };
 
-struct Head {
+struct FasttextFileHead {
   int64_t numbers = 0, buckets = 0, least = 0, longest = 0, words = 0;
 };
 
-Head read_head(Reader& reader) {
+FasttextFileHead read_head(FasttextFileReader& reader) {
   reader.take(sizeof kMagic);
   if (const auto version = reader.read<int32_t>(); version != kVersion)
     reader.fail("the file is of another version of fastText", std::to_string(version), std::to_string(kVersion));
   int32_t arguments[12];  // dim, ws, epoch, minCount, neg, wordNgrams, loss, model, bucket, minn, maxn, lrUpdateRate
   for (int32_t& argument : arguments) argument = reader.read<int32_t>();
   reader.read<double>();  // t
-  Head head{.numbers = arguments[0], .buckets = arguments[8], .least = arguments[9], .longest = arguments[10]};
-  if (head.numbers < 1 || head.numbers > kMaxNumbers || head.buckets < 0 || head.buckets > kMaxWords || head.least < 0 || head.longest > 64)
+  FasttextFileHead head{.numbers = arguments[0], .buckets = arguments[8], .least = arguments[9], .longest = arguments[10]};
+  if (head.numbers < 1 || head.numbers > kMaxFasttextFileNumbers || head.buckets < 0 || head.buckets > kMaxWords || head.least < 0 ||
+      head.longest > 64)
     reader.fail("the head has a size that cannot be",
                 std::to_string(head.numbers) + " numbers, " + std::to_string(head.buckets) + " buckets");
   const auto size = reader.read<int32_t>();
@@ -83,8 +84,8 @@ bool is_fasttext(std::span<const std::byte> bytes) {
 }
 
 WordVectors parse_fasttext(std::span<const std::byte> bytes, const std::string& where) {
-  Reader reader(bytes, where);
-  const Head head = read_head(reader);
+  FasttextFileReader reader(bytes, where);
+  const FasttextFileHead head = read_head(reader);
   reader.read<int64_t>();  // words of the text
   if (const auto pruned = reader.read<int64_t>(); pruned > 0)
     reader.fail("the subwords were pruned", std::to_string(pruned), "a model that was not quantised");

@@ -26,9 +26,9 @@ Tensor cast(const Tensor& from, Dtype dtype) {
 using Node = Pickle::Node;
 using Kind = Pickle::Kind;
 
-constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
+constexpr uint64_t kMaxKeyedVectorsBytes = uint64_t{1} << 40;
 
-[[noreturn]] void fail(const std::string& where, std::string what, std::string got = "") {
+[[noreturn]] void fail_keyed_vectors(const std::string& where, std::string what, std::string got = "") {
   throw Error(ErrorKind::data,
               {.where = where, .what = std::move(what), .got = std::move(got), .expected = "KeyedVectors as gensim 4 saves them"});
 }
@@ -36,19 +36,20 @@ constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
 // An array in a pickle is numpy's _reconstruct with a state (version, shape, type, columns first, bytes): its file is made of that and read.
 Tensor array_of(const Pickle& pickle, const Node& array, const std::string& where) {
   const Node* const state = pickle.state(array);
-  if (!state || state->kind != Kind::tuple || state->children.size() != 5) fail(where, "the file has no array where one should be");
+  if (!state || state->kind != Kind::tuple || state->children.size() != 5)
+    fail_keyed_vectors(where, "the file has no array where one should be");
   const Node &shape = pickle.node(state->children[1]), &type = pickle.node(state->children[2]), &columns = pickle.node(state->children[3]),
              &bytes = pickle.node(state->children[4]);
   const Node* const order = pickle.state(type);
   const Node* const called = type.kind == Kind::object ? &pickle.node(type.children[1]) : nullptr;
   if (shape.kind != Kind::tuple || bytes.kind != Kind::bytes || !called || called->children.empty() || !order || order->children.size() < 2)
-    fail(where, "the file has an array of another make");
+    fail_keyed_vectors(where, "the file has an array of another make");
   std::string dims;
   for (const int32_t dim : shape.children) dims += std::to_string(pickle.node(dim).integer) + ", ";
   const std::string head = "{'descr': '" + std::string(pickle.node(order->children[1]).text) +
                            std::string(pickle.node(called->children[0]).text) +
                            "', 'fortran_order': " + (columns.integer != 0 ? "True" : "False") + ", 'shape': (" + dims + "), }\n";
-  if (head.size() > 1000) fail(where, "the file has an array of another make");
+  if (head.size() > 1000) fail_keyed_vectors(where, "the file has an array of another make");
   std::string file("\x93NUMPY\x01\x00", 8);
   file.push_back(static_cast<char>(head.size() & 0xFF)), file.push_back(static_cast<char>(head.size() >> 8));
   file += head;
@@ -65,7 +66,7 @@ Tensor vectors_of(const Pickle& pickle, const Node& state, const std::string& wh
                                   .what = "the vectors are in a file of their own, which is not there",
                                   .expected = beside,
                                   .hint = "gensim writes both: keep them together"});
-  return parse_npy(FileContent::open(beside, kMaxBytes).bytes(), beside);
+  return parse_npy(FileContent::open(beside, kMaxKeyedVectorsBytes).bytes(), beside);
 }
 
 // How often each word came; none where the file does not tell. gensim writes an array, and write_keyed_vectors() the call of numpy.array that
@@ -86,7 +87,7 @@ std::vector<int64_t> counts_of(const Pickle& pickle, const Node& state, const st
 
 std::string name_of(const Node& key, const std::string& where) {
   if (key.kind == Kind::integer) return std::to_string(key.integer);
-  if (key.kind != Kind::text) fail(where, "a word is no text");
+  if (key.kind != Kind::text) fail_keyed_vectors(where, "a word is no text");
   return std::string(key.text);
 }
 
@@ -130,8 +131,8 @@ WordVectors parse_keyed_vectors(std::span<const std::byte> bytes, const std::str
   const Tensor values = cast(vectors_of(pickle, *state, where), Dtype::f32);
   if (values.shape().rank() != 2 || values.shape()[0] < static_cast<int64_t>(words->children.size()) || values.shape()[1] < 1 ||
       words->children.empty())
-    fail(where, "words and vectors do not go together",
-         std::to_string(words->children.size()) + " words, vectors " + values.shape().text());
+    fail_keyed_vectors(where, "words and vectors do not go together",
+                       std::to_string(words->children.size()) + " words, vectors " + values.shape().text());
   const std::vector<int64_t> counts = counts_of(pickle, *state, where);
   const int64_t size = values.shape()[1];
   ElementTable names;
@@ -145,7 +146,7 @@ WordVectors parse_keyed_vectors(std::span<const std::byte> bytes, const std::str
     }
     const float* const from = values.data<float>() + static_cast<int64_t>(i) * size;
     if (!std::all_of(from, from + size, [](float value) { return std::isfinite(value); }))
-      fail(where, "a vector has a number that is not finite", "that of '" + name + "'");
+      fail_keyed_vectors(where, "a vector has a number that is not finite", "that of '" + name + "'");
     std::copy_n(from, size, rows.row(names.size()));
     names.add(name, i < counts.size() ? std::max<int64_t>(0, counts[i]) : 0);
   }

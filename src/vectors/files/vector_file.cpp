@@ -18,16 +18,16 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
-constexpr uint64_t kMaxNumbers = 1 << 16;  // of a vector
+constexpr uint64_t kMaxVectorFileBytes = uint64_t{1} << 40;
+constexpr uint64_t kMaxVectorFileNumbers = 1 << 16;  // of a vector
 constexpr size_t kLongestName = 4096;
 
-struct Head {
+struct VectorFileHead {
   uint64_t rows = 0, numbers = 0;
   size_t bytes = 0;  // with the newline; 0: the file has no head
 };
 
-[[noreturn]] void fail(const std::string& where, std::string what, std::string got = "", std::string expected = "") {
+[[noreturn]] void fail_vector_file(const std::string& where, std::string what, std::string got = "", std::string expected = "") {
   throw Error(ErrorKind::data, {.where = where, .what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
 
@@ -40,22 +40,22 @@ std::string_view trimmed(std::string_view line) {
   return line;
 }
 
-bool is_blank(char c) { return c == ' ' || c == '\t'; }
+bool vector_file_is_blank(char c) { return c == ' ' || c == '\t'; }
 
 // "2747 10", and in Deeplearning4j's also a third number.
-Head head_of(std::string_view text) {
+VectorFileHead head_of(std::string_view text) {
   const std::string_view first = line_at(text, 0), line = trimmed(first);
-  Head head;
+  VectorFileHead head;
   const char* at = line.data();
   const char* const end = at + line.size();
   for (uint64_t* number : {&head.rows, &head.numbers}) {
-    while (at < end && is_blank(*at)) ++at;
+    while (at < end && vector_file_is_blank(*at)) ++at;
     const auto [next, error] = std::from_chars(at, end, *number);
-    if (error != std::errc() || next == at || (next < end && !is_blank(*next))) return {};
+    if (error != std::errc() || next == at || (next < end && !vector_file_is_blank(*next))) return {};
     at = next;
   }
-  while (at < end && (is_blank(*at) || (*at >= '0' && *at <= '9'))) ++at;
-  if (at != end || (std::count_if(line.begin(), line.end(), is_blank) > 2)) return {};
+  while (at < end && (vector_file_is_blank(*at) || (*at >= '0' && *at <= '9'))) ++at;
+  if (at != end || (std::count_if(line.begin(), line.end(), vector_file_is_blank) > 2)) return {};
   head.bytes = std::min(first.size() + 1, text.size());
   return head;
 }
@@ -85,7 +85,7 @@ class Collected {
   }
   WordVectors finish(const std::string& where) {
     if (again_ > 0) warn(where + ": " + std::to_string(again_) + " vectors are left out, because their names were there before");
-    if (names_.size() == 0) fail(where, "the file has no vectors");
+    if (names_.size() == 0) fail_vector_file(where, "the file has no vectors");
     const int64_t count = names_.size();
     return WordVectors(std::move(names_), rows_.slice(0, count));
   }
@@ -97,8 +97,9 @@ class Collected {
 };
 
 void check_numbers(uint64_t numbers, const std::string& where) {
-  if (numbers == 0 || numbers > kMaxNumbers)
-    fail(where, "a vector has another number of numbers than can be", std::to_string(numbers), "1 to " + std::to_string(kMaxNumbers));
+  if (numbers == 0 || numbers > kMaxVectorFileNumbers)
+    fail_vector_file(where, "a vector has another number of numbers than can be", std::to_string(numbers),
+                     "1 to " + std::to_string(kMaxVectorFileNumbers));
 }
 
 // Names of Deeplearning4j's files are written in base 64.
@@ -112,7 +113,7 @@ uint64_t lines_from(std::string_view text, size_t at) {
   return newlines + (text.size() > at && text.back() != '\n' ? 1 : 0);
 }
 
-WordVectors parse_text(std::string_view text, const Head& head, const std::string& where) {
+WordVectors parse_text(std::string_view text, const VectorFileHead& head, const std::string& where) {
   uint64_t numbers = head.numbers;
   if (head.bytes == 0) {  // the first field is a name, whatever it is
     std::string_view line = trimmed(line_at(text, 0));
@@ -122,8 +123,8 @@ WordVectors parse_text(std::string_view text, const Head& head, const std::strin
   check_numbers(numbers, where);
   const uint64_t lines = lines_from(text, head.bytes);
   if (lines > text.size() / (2 * numbers) + 1 || (head.bytes > 0 && head.rows > lines))
-    fail(where, "the file is cut short", std::to_string(lines) + " lines",
-         std::to_string(head.bytes > 0 ? head.rows : lines) + " vectors of " + std::to_string(numbers) + " numbers");
+    fail_vector_file(where, "the file is cut short", std::to_string(lines) + " lines",
+                     std::to_string(head.bytes > 0 ? head.rows : lines) + " vectors of " + std::to_string(numbers) + " numbers");
   Collected found(head.bytes > 0 ? head.rows : lines, numbers);
   size_t at = head.bytes;
   for (uint64_t row = 0, number = head.bytes > 0 ? 2 : 1; at < text.size() && (head.bytes == 0 || row < head.rows); ++number) {
@@ -133,38 +134,39 @@ WordVectors parse_text(std::string_view text, const Head& head, const std::strin
     float* const values = found.next();
     for (uint64_t i = numbers; i-- > 0;)
       if (const std::string_view field = take_last(line); !number_of(field, values[i]))
-        fail(at_line(where, number), "a vector has a number that is none, or too few", "'" + std::string(field.substr(0, 40)) + "'",
-             std::to_string(numbers) + " numbers behind the name");
-    while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
+        fail_vector_file(at_line(where, number), "a vector has a number that is none, or too few",
+                         "'" + std::string(field.substr(0, 40)) + "'", std::to_string(numbers) + " numbers behind the name");
+    while (!line.empty() && vector_file_is_blank(line.front())) line.remove_prefix(1);
     line = trimmed(line);
     if (line.empty() || line.size() > kLongestName)
-      fail(at_line(where, number), "a vector has no name", "", "a name and " + std::to_string(numbers) + " numbers");
+      fail_vector_file(at_line(where, number), "a vector has no name", "", "a name and " + std::to_string(numbers) + " numbers");
     found.take(decoded_name(line, where));
     ++row;
   }
   return found.finish(where);
 }
 
-WordVectors parse_binary(std::string_view text, const Head& head, const std::string& where) {
+WordVectors parse_binary(std::string_view text, const VectorFileHead& head, const std::string& where) {
   check_numbers(head.numbers, where);
   const uint64_t row_bytes = head.numbers * sizeof(float), rest = text.size() - head.bytes;
   if (head.rows > rest / (row_bytes + 1))
-    fail(where, "the file is cut short", std::to_string(text.size()) + " bytes",
-         std::to_string(head.rows) + " vectors of " + std::to_string(head.numbers) + " numbers");
+    fail_vector_file(where, "the file is cut short", std::to_string(text.size()) + " bytes",
+                     std::to_string(head.rows) + " vectors of " + std::to_string(head.numbers) + " numbers");
   Collected found(head.rows, head.numbers);
   size_t at = head.bytes;
   for (uint64_t row = 0; row < head.rows; ++row) {
     while (at < text.size() && text[at] == '\n') ++at;
     const size_t space = text.substr(at, kLongestName).find(' ');
     const std::string place = where + ": byte " + std::to_string(at);
-    if (space == std::string_view::npos || space == 0) fail(place, "a vector has no name");
+    if (space == std::string_view::npos || space == 0) fail_vector_file(place, "a vector has no name");
     const std::string_view name = text.substr(at, space);
     at += space + 1;
-    if (text.size() - at < row_bytes) fail(place, "the file is cut short", std::to_string(row) + " vectors", std::to_string(head.rows));
+    if (text.size() - at < row_bytes)
+      fail_vector_file(place, "the file is cut short", std::to_string(row) + " vectors", std::to_string(head.rows));
     float* const values = found.next();
     std::memcpy(values, text.data() + at, row_bytes);
     for (uint64_t i = 0; i < head.numbers; ++i)
-      if (!std::isfinite(values[i])) fail(place, "a vector has a number that is not finite");
+      if (!std::isfinite(values[i])) fail_vector_file(place, "a vector has a number that is not finite");
     at += row_bytes;
     found.take(name);
   }
@@ -172,7 +174,7 @@ WordVectors parse_binary(std::string_view text, const Head& head, const std::str
 }
 
 // Whether the line behind the head is a name and numbers in figures.
-bool is_text(std::string_view text, const Head& head) {
+bool is_text(std::string_view text, const VectorFileHead& head) {
   std::string_view line = line_at(text, head.bytes);
   float value = 0;
   for (uint64_t i = 0; i < head.numbers; ++i)
@@ -204,10 +206,11 @@ WordVectors parse_archive(std::span<const std::byte> bytes, const std::string& w
   };
   const auto rows = named("syn0.txt");
   if (rows == entries.end() && entries.size() != 1)
-    fail(where, "the archive has no vectors", std::to_string(entries.size()) + " files", "syn0.txt of Deeplearning4j, or one file alone");
+    fail_vector_file(where, "the archive has no vectors", std::to_string(entries.size()) + " files",
+                     "syn0.txt of Deeplearning4j, or one file alone");
   const ZipEntry& entry = rows == entries.end() ? entries[0] : *rows;
   const Bytes content = zip_content(bytes, entry, where);
-  if (as_text(content).starts_with("PK")) fail(where, "the archive has an archive in it", "", "a file of vectors");
+  if (as_text(content).starts_with("PK")) fail_vector_file(where, "the archive has an archive in it", "", "a file of vectors");
   WordVectors vectors = parse_vectors(content, where + ": " + entry.name);
   if (const auto counts = named("frequencies.txt"); rows != entries.end() && counts != entries.end())
     return with_counts(vectors, as_text(zip_content(bytes, *counts, where)), where + ": frequencies.txt");
@@ -227,14 +230,14 @@ WordVectors parse_vectors(std::span<const std::byte> bytes, const std::string& w
   if (text.starts_with(std::string_view("PK\x03\x04", 4))) return parse_archive(bytes, where);
   if (is_fasttext(bytes)) return parse_fasttext(bytes, where);
   if (is_pickle(bytes)) return parse_keyed_vectors(bytes, where);
-  const Head head = head_of(text);
+  const VectorFileHead head = head_of(text);
   if (head.bytes == 0 || is_text(text, head)) return parse_text(text, head, where);
   return parse_binary(text, head, where);
 }
 
 WordVectors read_vectors(const std::string& path) {
   expect_there(path);
-  return parse_vectors(FileContent::open(path, kMaxBytes).bytes(), path);
+  return parse_vectors(FileContent::open(path, kMaxVectorFileBytes).bytes(), path);
 }
 
 VectorFormat vector_format(const std::string& path) {

@@ -8,7 +8,7 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {
+constexpr Option kNeighbourIndexOptions[] = {
     {.name = "exact",
      .type = "boolean",
      .fallback = "true",
@@ -55,7 +55,7 @@ class CosineIndex final : public NeighbourIndex {
 }  // namespace
 
 extern const Schema neighbours_schema;
-const Schema neighbours_schema{.options = kOptions};
+const Schema neighbours_schema{.options = kNeighbourIndexOptions};
 
 IndexOptions index_options(const Json& given, const std::string& where) {
   const Config config(given, neighbours_schema, where, ErrorKind::usage);

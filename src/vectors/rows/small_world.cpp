@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kMostLevels = 16;
 
-using Near = std::pair<float, int32_t>;  // squared distance and row
+using SmallWorldNear = std::pair<float, int32_t>;  // squared distance and row
 
 class SmallWorld final : public NeighbourIndex {
  public:
@@ -33,10 +33,10 @@ class SmallWorld final : public NeighbourIndex {
     std::vector<float> wide(static_cast<size_t>(rows_.width));
     std::copy(query.begin(), query.end(), wide.begin());
     std::unique_ptr<Sight> sight = take_sight();
-    Near entry{apart(wide.data(), top_), top_};
+    SmallWorldNear entry{apart(wide.data(), top_), top_};
     for (int level = level_of(top_); level > 0; --level) entry = walk(wide.data(), entry, level);
     const int64_t most = std::min(count, rows_.rows);
-    std::vector<Near> seen = look_around(wide.data(), entry, static_cast<size_t>(std::max(effort, most)), 0, *sight);
+    std::vector<SmallWorldNear> seen = look_around(wide.data(), entry, static_cast<size_t>(std::max(effort, most)), 0, *sight);
     give_back(std::move(sight));
     std::vector<NearRow> found;
     for (size_t i = 0; i < seen.size() && static_cast<int64_t>(i) < most; ++i) found.push_back({seen[i].second, std::sqrt(seen[i].first)});
@@ -75,20 +75,20 @@ class SmallWorld final : public NeighbourIndex {
   }
 
   // To the nearest row that links lead to without a step away.
-  Near walk(const float* query, Near at, int level) const {
+  SmallWorldNear walk(const float* query, SmallWorldNear at, int level) const {
     for (bool nearer = true; nearer;) {
       nearer = false;
       for (const int32_t row : links(at.second, level))
-        if (const Near one{apart(query, row), row}; one < at) at = one, nearer = true;
+        if (const SmallWorldNear one{apart(query, row), row}; one < at) at = one, nearer = true;
     }
     return at;
   }
 
   // The nearest of what is in reach, the nearest first, at most `most`.
-  std::vector<Near> look_around(const float* query, Near entry, size_t most, int level, Sight& sight) const {
+  std::vector<SmallWorldNear> look_around(const float* query, SmallWorldNear entry, size_t most, int level, Sight& sight) const {
     if (++sight.now == 0) std::fill(sight.seen.begin(), sight.seen.end(), 0), sight.now = 1;
-    std::priority_queue<Near, std::vector<Near>, std::greater<>> open;
-    std::priority_queue<Near> best;
+    std::priority_queue<SmallWorldNear, std::vector<SmallWorldNear>, std::greater<>> open;
+    std::priority_queue<SmallWorldNear> best;
     open.push(entry), best.push(entry);
     sight.seen[static_cast<size_t>(entry.second)] = sight.now;
     while (!open.empty() && (best.size() < most || open.top() < best.top())) {
@@ -96,19 +96,19 @@ class SmallWorld final : public NeighbourIndex {
       open.pop();
       for (const int32_t row : links(here, level)) {
         if (std::exchange(sight.seen[static_cast<size_t>(row)], sight.now) == sight.now) continue;
-        const Near one{apart(query, row), row};
+        const SmallWorldNear one{apart(query, row), row};
         if (best.size() == most && best.top() < one) continue;
         open.push(one), best.push(one);
         if (best.size() > most) best.pop();
       }
     }
-    std::vector<Near> found(best.size());
+    std::vector<SmallWorldNear> found(best.size());
     for (size_t i = found.size(); i-- > 0; best.pop()) found[i] = best.top();
     return found;
   }
 
   // Takes the rows that are nearer to the row than to one taken before: links lead into all directions. The nearest others fill up.
-  std::vector<int32_t> choose(const std::vector<Near>& near, size_t most) const {
+  std::vector<int32_t> choose(const std::vector<SmallWorldNear>& near, size_t most) const {
     std::vector<int32_t> taken, left;
     for (const auto& [distance, row] : near) {
       if (taken.size() == most) break;
@@ -124,7 +124,7 @@ class SmallWorld final : public NeighbourIndex {
     std::vector<int32_t>& linked = links_[static_cast<size_t>(from)][static_cast<size_t>(level)];
     linked.push_back(to);
     if (linked.size() <= most_links(level)) return;
-    std::vector<Near> near;
+    std::vector<SmallWorldNear> near;
     for (const int32_t row : linked) near.emplace_back(apart(rows_.row(from), row), row);
     std::sort(near.begin(), near.end());
     linked = choose(near, most_links(level));
@@ -134,10 +134,10 @@ class SmallWorld final : public NeighbourIndex {
     const int level = draw_level(row), highest = row == 0 ? -1 : level_of(top_);
     links_[static_cast<size_t>(row)].resize(static_cast<size_t>(level) + 1);
     const float* const query = rows_.row(row);
-    Near entry = row == 0 ? Near{} : Near{apart(query, top_), top_};
+    SmallWorldNear entry = row == 0 ? SmallWorldNear{} : SmallWorldNear{apart(query, top_), top_};
     for (int above = highest; above > level; --above) entry = walk(query, entry, above);
     for (int at = std::min(level, highest); at >= 0; --at) {
-      const std::vector<Near> near = look_around(query, entry, static_cast<size_t>(options_.breadth), at, sight);
+      const std::vector<SmallWorldNear> near = look_around(query, entry, static_cast<size_t>(options_.breadth), at, sight);
       entry = near[0];
       const std::vector<int32_t> chosen = choose(near, static_cast<size_t>(options_.links));
       links_[static_cast<size_t>(row)][static_cast<size_t>(at)] = chosen;

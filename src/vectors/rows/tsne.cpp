@@ -14,7 +14,7 @@
 namespace perigee {
 namespace {
 
-constexpr Option kOptions[] = {
+constexpr Option kTsneOptions[] = {
     {.name = "perplexity", .type = "number", .fallback = "30", .doc = "how many neighbours a point has, as it were", .range = {2, 1000}},
     {.name = "steps", .type = "integer", .fallback = "1000", .doc = "steps of gradient descent", .range = {1, 1e6}},
     {.name = "rate", .type = "number", .fallback = "rows / 48, at least 50", .doc = "length of a step", .range = {1e-3, 1e6}},
@@ -36,14 +36,14 @@ constexpr Option kOptions[] = {
     {.name = "seed", .type = "integer", .fallback = "1", .doc = "of the first places", .range = {0, 9e15}},
 };
 
-struct Near {
+struct TsneNear {
   int32_t row;
   float chance;
 };
-using Neighbours = std::vector<std::vector<Near>>;
+using Neighbours = std::vector<std::vector<TsneNear>>;
 
 // The chances of a row's neighbours, whose entropy is the logarithm of the perplexity.
-void set_chances(std::vector<Near>& near, double perplexity) {
+void set_chances(std::vector<TsneNear>& near, double perplexity) {
   double low = 0, high = INFINITY, beta = 1;
   const double least = static_cast<double>(near[0].chance), wanted = std::log(perplexity);
   std::vector<double> chances(near.size());
@@ -68,12 +68,14 @@ Neighbours neighbours_of(const VectorRows& rows, double perplexity, ThreadTeam& 
   const auto distance = pair_loops(host_isa()).distance;
   Neighbours all(static_cast<size_t>(rows.rows));
   team.run([&](Team& self) {
-    std::vector<Near> near;
+    std::vector<TsneNear> near;
     for (int64_t i = self.rank(); i < rows.rows; i += self.size()) {
       near.clear();
       for (int64_t k = 0; k < rows.rows; ++k)
         if (k != i) near.push_back({static_cast<int32_t>(k), distance(rows.row(i), rows.row(k), rows.width)});
-      const auto is_nearer = [](const Near& a, const Near& b) { return a.chance != b.chance ? a.chance < b.chance : a.row < b.row; };
+      const auto is_nearer = [](const TsneNear& a, const TsneNear& b) {
+        return a.chance != b.chance ? a.chance < b.chance : a.row < b.row;
+      };
       std::partial_sort(near.begin(), near.begin() + static_cast<std::ptrdiff_t>(count), near.end(), is_nearer);
       all[static_cast<size_t>(i)].assign(near.begin(), near.begin() + static_cast<std::ptrdiff_t>(count));
       set_chances(all[static_cast<size_t>(i)], perplexity);
@@ -87,12 +89,12 @@ Neighbours both_ways(const Neighbours& one_way) {
   Neighbours both(one_way.size());
   const float half = 0.5f / static_cast<float>(one_way.size());
   for (size_t i = 0; i < one_way.size(); ++i)
-    for (const Near& near : one_way[i]) {
+    for (const TsneNear& near : one_way[i]) {
       both[i].push_back({near.row, near.chance * half});
       both[static_cast<size_t>(near.row)].push_back({static_cast<int32_t>(i), near.chance * half});
     }
-  for (std::vector<Near>& list : both) {
-    std::stable_sort(list.begin(), list.end(), [](const Near& a, const Near& b) { return a.row < b.row; });
+  for (std::vector<TsneNear>& list : both) {
+    std::stable_sort(list.begin(), list.end(), [](const TsneNear& a, const TsneNear& b) { return a.row < b.row; });
     size_t end = 0;
     for (size_t i = 0; i < list.size(); ++i)
       if (end > 0 && list[end - 1].row == list[i].row) list[end - 1].chance += list[i].chance;
@@ -234,7 +236,7 @@ class Layout {
     const double total = sum_of(sums_);
     double sum = 0;
     for (size_t i = 0; i < places_.size(); ++i)
-      for (const Near& near : neighbours_[i]) {
+      for (const TsneNear& near : neighbours_[i]) {
         const double q = static_cast<double>(likeness(i, near.row)) / total, p = static_cast<double>(near.chance);
         if (p > 0) sum += p * std::log(p / std::max(q, 1e-30));
       }
@@ -260,7 +262,7 @@ class Layout {
       for (size_t i = count * rank / size; i < count * (rank + 1) / size; ++i) {
         forces_[i] = {}, pulls_[i] = {};
         sums_[i] = tree_.push(places_[i], theta_square, forces_[i]) - 1;
-        for (const Near& near : neighbours_[i]) {
+        for (const TsneNear& near : neighbours_[i]) {
           const float pq = near.chance * likeness(i, near.row);
           pulls_[i].x += pq * (places_[i].x - places_[static_cast<size_t>(near.row)].x);
           pulls_[i].y += pq * (places_[i].y - places_[static_cast<size_t>(near.row)].y);
@@ -281,7 +283,7 @@ class Layout {
 }  // namespace
 
 extern const Schema tsne_schema;
-const Schema tsne_schema{.options = kOptions};
+const Schema tsne_schema{.options = kTsneOptions};
 
 TsneOptions tsne_options(const Json& given, const std::string& where) {
   const Config config(given, tsne_schema, where, ErrorKind::usage);

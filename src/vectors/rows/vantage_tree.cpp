@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kLeaf = 16;       // rows that are looked at one by one
 constexpr float kRounding = 1e-5f;  // of a distance, relatively: pruning allows for it
 
-using Near = std::pair<float, int64_t>;  // distance and row
+using VantageTreeNear = std::pair<float, int64_t>;  // distance and row
 
 class VantageTree final : public NeighbourIndex {
  public:
@@ -41,7 +41,7 @@ class VantageTree final : public NeighbourIndex {
   struct Search {
     const float* query;
     size_t wanted;
-    std::priority_queue<Near> best;  // the furthest on top
+    std::priority_queue<VantageTreeNear> best;  // the furthest on top
     float reach() const { return best.size() < wanted ? INFINITY : best.top().first; }
   };
 
@@ -51,7 +51,7 @@ class VantageTree final : public NeighbourIndex {
   void build(uint64_t seed, const std::atomic<bool>* stop) {
     PartDraws draws(seed, 0, 0);
     std::vector<std::pair<int64_t, int64_t>> open{{0, rows_.rows}};
-    std::vector<Near> apart;
+    std::vector<VantageTreeNear> apart;
     while (!open.empty() && !(stop != nullptr && *stop)) {
       const auto [begin, end] = open.back();
       open.pop_back();
@@ -75,7 +75,7 @@ class VantageTree final : public NeighbourIndex {
   static int64_t middle_of(int64_t begin, int64_t end) { return begin + 1 + (end - begin - 1) / 2; }
 
   void look_at(int64_t row, float apart, Search& search) const {
-    const Near one{apart, row};
+    const VantageTreeNear one{apart, row};
     if (search.best.size() < search.wanted) search.best.push(one);
     else if (one < search.best.top()) search.best.pop(), search.best.push(one);
   }

@@ -68,7 +68,7 @@ constexpr Format kFormats[] = {
      open_svmlight},
 };
 
-constexpr size_t kHead = 4096;
+constexpr size_t kColumnarHead = 4096;
 
 const Format* format_of(std::string_view head, std::string_view name) {
   const auto found =
@@ -92,7 +92,7 @@ std::unique_ptr<ColumnarFile> open_columnar(const std::string& path, const std::
   if (format == nullptr) return nullptr;
   auto file = std::make_shared<MappedFile>(path);
   ColumnarInput input{.name = path, .part = part, .content = file->bytes(), .owner = file};
-  const size_t same = std::min({head.size(), input.content.size(), kHead});
+  const size_t same = std::min({head.size(), input.content.size(), kColumnarHead});
   if (as_text(input.content.first(same)) != head.substr(0, same)) {
     const auto whole = unpacked_file(path, kMostUnpacked);
     input.content = whole->bytes();

@@ -12,8 +12,8 @@ namespace perigee::tables {
 namespace {
 
 // `from` as a column of `spec`; what does not fit it is counted in `block`, or refused.
-Column converted(const Column& from, const ColumnSpec& was, const ColumnSpec& spec, size_t number, OnMisfit on_misfit,
-                 const std::string& where, CsvBlock& block) {
+Column columnar_reading_converted(const Column& from, const ColumnSpec& was, const ColumnSpec& spec, size_t number, OnMisfit on_misfit,
+                                  const std::string& where, CsvBlock& block) {
   Column column(spec.type);
   column.reserve(from.size());
   std::string text;
@@ -103,8 +103,8 @@ void TableFile::read_columnar(int64_t number, CsvBlock& block) const {
     }
     const ColumnSpec& was = found.schema.columns[next];
     Column& column = found.columns[next++];
-    block.frame.columns.push_back(column.type == spec.type ? std::move(column)
-                                                           : converted(column, was, spec, c, options_.on_misfit, where, block));
+    block.frame.columns.push_back(
+        column.type == spec.type ? std::move(column) : columnar_reading_converted(column, was, spec, c, options_.on_misfit, where, block));
   }
   if (!block.misfits.empty()) block.misfits.resize(columns_.size());
 }

@@ -12,9 +12,9 @@
 namespace perigee::tables {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kGroupNaN = std::numeric_limits<double>::quiet_NaN();
 
-bool of_texts(Aggregate op) { return op == Aggregate::append || op == Aggregate::prepend; }
+bool group_of_texts(Aggregate op) { return op == Aggregate::append || op == Aggregate::prepend; }
 bool keeps_type(Aggregate op) { return op == Aggregate::first || op == Aggregate::last || op == Aggregate::min || op == Aggregate::max; }
 
 }  // namespace
@@ -23,7 +23,7 @@ const char* aggregate_text(Aggregate op) { return kAggregates[static_cast<size_t
 
 Type aggregate_type(Aggregate op, Type of) {
   if (op == Aggregate::count || op == Aggregate::rows || op == Aggregate::distinct) return Type::integer;
-  if (of_texts(op)) return Type::text;
+  if (group_of_texts(op)) return Type::text;
   if (op == Aggregate::first || op == Aggregate::last) return of;
   if (op == Aggregate::min || op == Aggregate::max) return of == Type::boolean ? Type::integer : of;
   if ((op == Aggregate::sum || op == Aggregate::product || op == Aggregate::range) &&
@@ -70,7 +70,7 @@ Column joined_texts(Aggregate op, const Column& column, const ColumnSpec& spec, 
   return out;
 }
 
-Column counts(Aggregate op, const Column& column, const ColumnSpec& spec, const std::vector<int64_t>& groups, size_t count) {
+Column group_counts(Aggregate op, const Column& column, const ColumnSpec& spec, const std::vector<int64_t>& groups, size_t count) {
   std::vector<int64_t> seen(count);
   if (op == Aggregate::rows || (op == Aggregate::count && column.missing.empty())) {
     count_groups(groups, seen);
@@ -91,9 +91,9 @@ Column counts(Aggregate op, const Column& column, const ColumnSpec& spec, const 
 }
 
 // Sums, products, ranges, medians and moments of the groups of one column.
-class Numbers {
+class GroupNumbers {
  public:
-  Numbers(Aggregate op, bool exact, size_t count)
+  GroupNumbers(Aggregate op, bool exact, size_t count)
       : op_(op),
         exact_(exact),
         seen_(count),
@@ -149,7 +149,7 @@ class Numbers {
       return out.add_real(kept_[g].size() % 2 ? kept_[g][half] : (kept_[g][half - 1] + kept_[g][half]) / 2);
     }
     const bool population = op_ == Aggregate::population_stdev || op_ == Aggregate::population_variance;
-    const double variance = population ? squares_[g] / n : n > 1 ? squares_[g] / (n - 1) : kNaN;
+    const double variance = population ? squares_[g] / n : n > 1 ? squares_[g] / (n - 1) : kGroupNaN;
     if (std::isnan(variance)) return out.add_missing();
     out.add_real(op_ == Aggregate::stdev || op_ == Aggregate::population_stdev ? std::sqrt(variance) : variance);
   }
@@ -168,7 +168,7 @@ Column aggregate(Aggregate op, const Column& column, const ColumnSpec& spec, con
                  const std::string& where) {
   const bool counted = op == Aggregate::count || op == Aggregate::rows || op == Aggregate::distinct;
   const bool numbers = is_numeric(column.type) || (column.type == Type::time && op != Aggregate::product);
-  const bool any = keeps_type(op) || of_texts(op) || counted;
+  const bool any = keeps_type(op) || group_of_texts(op) || counted;
   if (!numbers && (!any || ((op == Aggregate::min || op == Aggregate::max) && column.type == Type::list)))
     throw Error(ErrorKind::data, {.where = where,
                                   .what = std::string("the column '") + spec.name + "' has no " + aggregate_text(op),
@@ -176,10 +176,10 @@ Column aggregate(Aggregate op, const Column& column, const ColumnSpec& spec, con
                                   .expected = "a number"});
   const auto size = static_cast<size_t>(count);
   if (keeps_type(op)) return chosen_rows(op, column, groups, size);
-  if (of_texts(op)) return joined_texts(op, column, spec, groups, size);
-  if (counted) return counts(op, column, spec, groups, size);
+  if (group_of_texts(op)) return joined_texts(op, column, spec, groups, size);
+  if (counted) return group_counts(op, column, spec, groups, size);
   Column out(aggregate_type(op, column.type));
-  Numbers computed(op, out.type == Type::integer, size);
+  GroupNumbers computed(op, out.type == Type::integer, size);
   const bool of_moments = op == Aggregate::mean || (op >= Aggregate::stdev && op <= Aggregate::population_variance);
   GroupMoments moments;
   const bool done = of_moments && column.missing.empty() && moments_of(column, groups, size, op != Aggregate::mean, moments);

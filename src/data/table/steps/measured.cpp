@@ -15,12 +15,12 @@ struct Measured {
   double mean = 0, stdev = 1, min = 0, max = 1, median = 0;
 };
 
-constexpr const char* kNames[] = {"mean", "stdev", "min", "max", "median"};
+constexpr const char* kMeasuredNames[] = {"mean", "stdev", "min", "max", "median"};
 
 double& member(Measured& m, size_t i) { return i == 0 ? m.mean : i == 1 ? m.stdev : i == 2 ? m.min : i == 3 ? m.max : m.median; }
 
 // The median costs more than the rest, and only `median` needs it.
-Measured measure(const Column& column, bool median) {
+Measured measured_measure(const Column& column, bool median) {
   Measured m;
   std::vector<double> values;
   const bool plain = column.type == Type::real && column.missing.empty();
@@ -50,7 +50,7 @@ class MeasuredStep : public Step {
     for (const auto& [name, kept] : of_) {
       Measured copy = kept;
       Json each = Json::object();
-      for (size_t i = 0; i < 5; ++i) each.set(kNames[i], member(copy, i));
+      for (size_t i = 0; i < 5; ++i) each.set(kMeasuredNames[i], member(copy, i));
       if (const auto text = text_.find(name); text != text_.end()) each.set("mode", text->second);
       json.set(name, std::move(each));
     }
@@ -60,7 +60,7 @@ class MeasuredStep : public Step {
     for (const auto& [name, each] : state.json().as_object()) {
       const Config values = state.element(each, name);
       Measured& m = of_[name];
-      for (size_t i = 0; i < 5; ++i) member(m, i) = values.number(kNames[i], 0);
+      for (size_t i = 0; i < 5; ++i) member(m, i) = values.number(kMeasuredNames[i], 0);
       if (values.has("mode")) text_[name] = values.string("mode");
     }
     fitted_ = true;
@@ -90,14 +90,14 @@ class Normalize : public MeasuredStep {
         scale_(config.number("scale", 1)) {
     bool given = false;
     for (size_t i = 0; i < 4; ++i)
-      if (config.has(kNames[i])) member(given_, i) = config.number(kNames[i]), given = true;
+      if (config.has(kMeasuredNames[i])) member(given_, i) = config.number(kMeasuredNames[i]), given = true;
     fitted_ = given;
     all_given_ = given;
   }
 
   void fit(const Frame& frame) override {
     for (const size_t c : columns_of(frame, names_, where_, is_numeric))
-      of_[frame.schema.columns[c].name] = measure(frame.columns[c], false);
+      of_[frame.schema.columns[c].name] = measured_measure(frame.columns[c], false);
     fitted_ = true;
   }
   Json state() const override { return all_given_ ? Json() : MeasuredStep::state(); }
@@ -169,7 +169,7 @@ class Impute : public MeasuredStep {
         of_[spec.name] = {};
         text_[spec.name] = mode;
       } else {
-        of_[spec.name] = measure(frame.columns[c], by_ == "median");
+        of_[spec.name] = measured_measure(frame.columns[c], by_ == "median");
       }
     }
     fitted_ = true;

@@ -13,7 +13,7 @@
 namespace perigee::tables {
 namespace {
 
-constexpr size_t kBlock = 2048;  // rows that are worked on at once
+constexpr size_t kRowLoopsBlock = 2048;  // rows that are worked on at once
 
 // --- Conditions ----------------------------------------------------------------------------------------------------------------
 
@@ -77,9 +77,9 @@ void compare_texts(const Column& column, size_t begin, size_t count, char op, co
 }  // namespace
 
 void run_condition(std::span<const ConditionPart> parts, std::vector<uint8_t>& out) {
-  std::array<std::array<uint8_t, kBlock>, kMostConditions> stack;
-  for (size_t begin = 0; begin < out.size(); begin += kBlock) {
-    const size_t count = std::min(kBlock, out.size() - begin);
+  std::array<std::array<uint8_t, kRowLoopsBlock>, kMostConditions> stack;
+  for (size_t begin = 0; begin < out.size(); begin += kRowLoopsBlock) {
+    const size_t count = std::min(kRowLoopsBlock, out.size() - begin);
     size_t depth = 0;
     for (const ConditionPart& part : parts) {
       uint8_t* top = stack[part.kind == ConditionPart::Kind::numbers || part.kind == ConditionPart::Kind::texts ? depth : depth - 1].data();
@@ -109,9 +109,9 @@ void run_condition(std::span<const ConditionPart> parts, std::vector<uint8_t>& o
 
 // Without a branch for each row: they are hard to foresee.
 void rows_that_stay(const std::vector<uint8_t>& stays, int64_t first, int64_t end, std::vector<int64_t>& rows) {
-  std::array<int64_t, kBlock> found;
-  for (int64_t begin = first; begin < end; begin += static_cast<int64_t>(kBlock)) {
-    const int64_t stop = std::min(end, begin + static_cast<int64_t>(kBlock));
+  std::array<int64_t, kRowLoopsBlock> found;
+  for (int64_t begin = first; begin < end; begin += static_cast<int64_t>(kRowLoopsBlock)) {
+    const int64_t stop = std::min(end, begin + static_cast<int64_t>(kRowLoopsBlock));
     size_t count = 0;
     for (int64_t r = begin; r < stop; ++r) {
       found[count] = r;
@@ -125,7 +125,7 @@ void rows_that_stay(const std::vector<uint8_t>& stays, int64_t first, int64_t en
 
 namespace {
 
-constexpr int64_t kDay = 86'400'000;
+constexpr int64_t kRowLoopsDay = 86'400'000;
 
 // Days since 1970 of a date of the Gregorian calendar (Howard Hinnant's days_from_civil), years from 0 on.
 int64_t days_from(uint32_t year, uint32_t month, uint32_t day) {
@@ -170,7 +170,7 @@ bool parse_usual_time(std::string_view text, int64_t& ms) {
     if (!digits || (p[10] != ' ' && p[10] != 'T') || p[13] != ':' || p[16] != ':' || hour > 23 || minute > 59 || second > 59) return false;
     of_day = int64_t{(hour * 60 + minute) * 60 + second} * 1000;
   }
-  ms = days_from(year, month, day) * kDay + of_day;
+  ms = days_from(year, month, day) * kRowLoopsDay + of_day;
   return true;
 }
 
@@ -194,7 +194,7 @@ void parse_times(const Column& texts, bool (*other)(std::string_view, int64_t&),
 
 namespace {
 
-int64_t floor_div(int64_t value, int64_t by) { return value / by - (value % by < 0); }
+int64_t row_loops_floor_div(int64_t value, int64_t by) { return value / by - (value % by < 0); }
 
 // The date of a day since 1970 (Howard Hinnant's civil_from_days).
 struct Date {
@@ -202,7 +202,7 @@ struct Date {
   uint32_t month, day;
 };
 Date date_of(int64_t days) {
-  const int64_t z = days + 719468, era = floor_div(z, 146097);
+  const int64_t z = days + 719468, era = row_loops_floor_div(z, 146097);
   const auto doe = static_cast<uint32_t>(z - era * 146097);
   const uint32_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365, doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
   const uint32_t mp = (5 * doy + 2) / 153, month = mp < 10 ? mp + 3 : mp - 9;
@@ -227,7 +227,7 @@ int64_t time_part(int64_t ms, TimePart part) {
 }
 
 void time_parts(const Column& times, TimePart part, std::vector<int64_t>& out) {
-  const auto in_day = [](int64_t ms) { return ms - floor_div(ms, kDay) * kDay; };
+  const auto in_day = [](int64_t ms) { return ms - row_loops_floor_div(ms, kRowLoopsDay) * kRowLoopsDay; };
   switch (part) {
     case TimePart::hour:
       return each_time(times, out, [=](int64_t ms) { return static_cast<int64_t>(static_cast<uint32_t>(in_day(ms)) / 3'600'000u); });
@@ -239,17 +239,22 @@ void time_parts(const Column& times, TimePart part, std::vector<int64_t>& out) {
       return each_time(times, out, [=](int64_t ms) { return static_cast<int64_t>(static_cast<uint32_t>(in_day(ms)) % 1000u); });
     case TimePart::weekday:  // 1970-01-01 was a Thursday
       return each_time(times, out, [](int64_t ms) {
-        const int64_t days = floor_div(ms, kDay) + 3;
-        return days - floor_div(days, 7) * 7 + 1;
+        const int64_t days = row_loops_floor_div(ms, kRowLoopsDay) + 3;
+        return days - row_loops_floor_div(days, 7) * 7 + 1;
       });
-    case TimePart::year: return each_time(times, out, [](int64_t ms) { return date_of(floor_div(ms, kDay)).year; });
-    case TimePart::month: return each_time(times, out, [](int64_t ms) { return int64_t{date_of(floor_div(ms, kDay)).month}; });
-    case TimePart::day: return each_time(times, out, [](int64_t ms) { return int64_t{date_of(floor_div(ms, kDay)).day}; });
+    case TimePart::year: return each_time(times, out, [](int64_t ms) { return date_of(row_loops_floor_div(ms, kRowLoopsDay)).year; });
+    case TimePart::month:
+      return each_time(times, out, [](int64_t ms) { return int64_t{date_of(row_loops_floor_div(ms, kRowLoopsDay)).month}; });
+    case TimePart::day:
+      return each_time(times, out, [](int64_t ms) { return int64_t{date_of(row_loops_floor_div(ms, kRowLoopsDay)).day}; });
     case TimePart::yearday:
       return each_time(times, out, [](int64_t ms) {
-        const int64_t days = floor_div(ms, kDay), year = date_of(days).year;
+        const int64_t days = row_loops_floor_div(ms, kRowLoopsDay), year = date_of(days).year;
         const int64_t before = year - 1;  // whole years before this one
-        return days - (before * 365 + floor_div(before, 4) - floor_div(before, 100) + floor_div(before, 400) - 719162) + 1;
+        return days -
+               (before * 365 + row_loops_floor_div(before, 4) - row_loops_floor_div(before, 100) + row_loops_floor_div(before, 400) -
+                719162) +
+               1;
       });
   }
 }
@@ -285,11 +290,11 @@ uint64_t hash_text(std::string_view text, bool there) {
 }
 
 // A row's text, and whether eight bytes may be read where it begins.
-struct Piece {
+struct RowLoopsPiece {
   std::string_view text;
   bool there;
 };
-Piece piece_of(const Column& column, size_t row) {
+RowLoopsPiece piece_of(const Column& column, size_t row) {
   const uint64_t begin = row == 0 ? 0 : column.ends[row - 1];
   return {{column.bytes.data() + begin, column.ends[row] - begin}, begin + 8 <= column.bytes.size()};
 }
@@ -342,7 +347,7 @@ bool add_texts(const Column& column, size_t most, TextTable& table) {
   const auto n = static_cast<size_t>(column.size());
   for (size_t r = 0; r < n; ++r)
     if (!column.is_missing(static_cast<int64_t>(r))) {
-      const Piece piece = piece_of(column, r);
+      const RowLoopsPiece piece = piece_of(column, r);
       table.add(piece.text, piece.there);
       if (table.size() > most) return false;
     }
@@ -354,7 +359,7 @@ void number_texts(const Column& column, TextTable& table, std::vector<int64_t>& 
   resize_large(out, n);
   first.clear();
   for (size_t r = 0; r < n; ++r) {
-    const Piece piece = piece_of(column, r);
+    const RowLoopsPiece piece = piece_of(column, r);
     const int64_t number = out[r] = table.add(piece.text, piece.there);
     if (number == static_cast<int64_t>(first.size())) first.push_back(static_cast<int64_t>(r));
   }
@@ -364,7 +369,7 @@ void find_texts(const Column& column, const TextTable& table, std::vector<int64_
   const auto n = static_cast<size_t>(column.size());
   resize_large(out, n);
   for (size_t r = 0; r < n; ++r) {
-    const Piece piece = piece_of(column, r);
+    const RowLoopsPiece piece = piece_of(column, r);
     out[r] = column.is_missing(static_cast<int64_t>(r)) ? -1 : table.find(piece.text, piece.there);
   }
 }
@@ -372,8 +377,8 @@ void find_texts(const Column& column, const TextTable& table, std::vector<int64_
 // A block at a time, whose zeros are still in the cache when the ones come.
 void one_hot(const std::vector<int64_t>& numbers, std::vector<std::vector<int64_t>>& out) {
   for (auto& column : out) reserve_large(column, numbers.size());
-  for (size_t begin = 0; begin < numbers.size(); begin += kBlock) {
-    const size_t end = std::min(numbers.size(), begin + kBlock);
+  for (size_t begin = 0; begin < numbers.size(); begin += kRowLoopsBlock) {
+    const size_t end = std::min(numbers.size(), begin + kRowLoopsBlock);
     for (auto& column : out) column.resize(end);
     for (size_t r = begin; r < end; ++r)
       if (numbers[r] >= 0) out[static_cast<size_t>(numbers[r])][r] = 1;
@@ -466,8 +471,8 @@ void add_windows(const T* values, size_t count, size_t window, double* out) {
     for (size_t i = 0; i <= r; ++i) sum += static_cast<double>(values[i]);
     out[r] = sum;
   }
-  for (size_t begin = window - 1; begin < count; begin += kBlock) {
-    const size_t rows = std::min(kBlock, count - begin);
+  for (size_t begin = window - 1; begin < count; begin += kRowLoopsBlock) {
+    const size_t rows = std::min(kRowLoopsBlock, count - begin);
     double* sums = out + begin;
     std::fill(sums, sums + rows, 0.0);
     for (size_t i = 0; i < window; ++i) {
@@ -503,9 +508,9 @@ double lanes_of_sum(const double* values, size_t count) {
 Measures measures_of(std::span<const double> values) {
   Measures all{.least = std::numeric_limits<double>::infinity(), .most = -std::numeric_limits<double>::infinity()};
   constexpr size_t kLanes = 8;
-  std::array<double, kBlock> kept;
-  for (size_t begin = 0; begin < values.size(); begin += kBlock) {
-    const size_t end = std::min(values.size(), begin + kBlock);
+  std::array<double, kRowLoopsBlock> kept;
+  for (size_t begin = 0; begin < values.size(); begin += kRowLoopsBlock) {
+    const size_t end = std::min(values.size(), begin + kRowLoopsBlock);
     const double* from = values.data() + begin;
     size_t n = end - begin;
     if (!std::isfinite(lanes_of_sum(from, n))) {

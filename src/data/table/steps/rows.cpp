@@ -208,7 +208,7 @@ constexpr Option kRank[] = {{"rank", "list of names", nullptr, "the columns to s
                             {"descending", "any", "false", "true, or a list of true and false"}};
 constexpr Option kDistinct[] = {
     {"distinct", "list of names", nullptr, "of rows equal in these columns the first stays; \"*\": all columns"}};
-constexpr Option kHead[] = {{"head", "integer", nullptr, "how many rows stay"}, {"from", "integer", "0", "the first of them"}};
+constexpr Option kRowsHead[] = {{"head", "integer", nullptr, "how many rows stay"}, {"from", "integer", "0", "the first of them"}};
 constexpr Option kSample[] = {{"sample", "number", nullptr, "below 1 a share of the rows, else their number"},
                               {"seed", "integer", "1", "of the draw"}};
 
@@ -223,7 +223,7 @@ const StepDef step_sort{
     "sort", "sorts rows, within sequences where there are some; missing values come last", {.options = kSort}, open_sort, Rows::chooses};
 const StepDef step_rank{"rank", "numbers rows by their order", {.options = kRank}, open_rank, Rows::remakes};
 const StepDef step_distinct{"distinct", "leaves out what is there twice", {.options = kDistinct}, open_distinct, Rows::chooses};
-const StepDef step_head{"head", "keeps a range of rows", {.options = kHead}, open_head, Rows::chooses};
+const StepDef step_head{"head", "keeps a range of rows", {.options = kRowsHead}, open_head, Rows::chooses};
 const StepDef step_sample{"sample", "draws rows", {.options = kSample}, open_sample, Rows::chooses};
 
 }  // namespace perigee::tables

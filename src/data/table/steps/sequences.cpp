@@ -212,7 +212,7 @@ std::unique_ptr<Step> open_difference(const Config& config, const StepContext& c
       false);
 }
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kSequencesNaN = std::numeric_limits<double>::quiet_NaN();
 
 std::unique_ptr<Step> open_moving(const Config& config, const StepContext& context) {
   const std::vector<std::string> known(std::begin(kAggregates), std::end(kAggregates));
@@ -234,7 +234,7 @@ std::unique_ptr<Step> open_moving(const Config& config, const StepContext& conte
             moving_sums(column, bounds[s], bounds[s + 1], window, out.real.data() + bounds[s]);
             for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
               const int64_t count = std::min(r - bounds[s] + 1, window);
-              if (!partial && count < window) out.set_missing(r), out.real[static_cast<size_t>(r)] = kNaN;
+              if (!partial && count < window) out.set_missing(r), out.real[static_cast<size_t>(r)] = kSequencesNaN;
               else if (op == Aggregate::mean) out.real[static_cast<size_t>(r)] /= static_cast<double>(count);
             }
           }

@@ -14,7 +14,7 @@
 namespace perigee::tables {
 namespace {
 
-constexpr int64_t kMostRows = 100'000'000;
+constexpr int64_t kMostTimeSeriesRows = 100'000'000;
 
 const Column& time_column(const Frame& frame, const std::string& name, const std::string& where) {
   return frame.columns[columns_of(frame, {name}, where, [](Type t) { return t == Type::time || t == Type::integer; }).at(0)];
@@ -96,7 +96,7 @@ class Resample : public Step {
       if (!rows.empty()) {
         const int64_t first = span_of(rows.front()), count = span_of(rows.back()) - first + 1;
         const auto before = static_cast<int64_t>(grid.begins.size());
-        if (count > kMostRows - before) too_many(where_, "a longer 'every', or a time that is far from all others taken out");
+        if (count > kMostTimeSeriesRows - before) too_many(where_, "a longer 'every', or a time that is far from all others taken out");
         for (int64_t i = 0; i < count; ++i) grid.begins.push_back((first + i) * every_ + shift_);
         for (const int64_t row : rows) grid.rows.push_back(row), grid.groups.push_back(before + span_of(row) - first);
       }
@@ -270,7 +270,8 @@ std::unique_ptr<Step> open_slide(const Config& config, const StepContext& contex
           for (int64_t begin = bounds[s]; begin < bounds[s + 1]; begin += every) {
             const int64_t end = std::min(begin + length, bounds[s + 1]);
             if (end - begin < length && !partial) break;
-            if (static_cast<int64_t>(rows.size()) + end - begin > kMostRows) too_many(where, "a larger 'every', or shorter windows");
+            if (static_cast<int64_t>(rows.size()) + end - begin > kMostTimeSeriesRows)
+              too_many(where, "a larger 'every', or shorter windows");
             for (int64_t r = begin; r < end; ++r) rows.push_back(r);
             sequences.push_back(static_cast<int64_t>(rows.size()));
           }

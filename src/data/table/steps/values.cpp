@@ -12,7 +12,7 @@
 namespace perigee::tables {
 namespace {
 
-constexpr size_t kMostCategories = 100'000, kMostOneHot = 10'000;
+constexpr size_t kMostValuesCategories = 100'000, kMostOneHot = 10'000;
 
 std::string shown_text(std::string_view text) { return "'" + std::string(text.substr(0, 40)) + "'"; }
 
@@ -24,7 +24,7 @@ std::vector<std::string> string_list(const Json* json) {
   return list;
 }
 
-Json json_of(const std::vector<std::string>& list) {
+Json values_json_of(const std::vector<std::string>& list) {
   Json json = Json::array();
   for (const std::string& each : list) json.push(each);
   return json;
@@ -93,15 +93,15 @@ class Categorise : public Step {
       }
       TextTable texts;
       std::set<int64_t> numbers;
-      bool few = spec.type != Type::text || add_texts(frame.columns[c], kMostCategories, texts);
+      bool few = spec.type != Type::text || add_texts(frame.columns[c], kMostValuesCategories, texts);
       for (int64_t r = 0; spec.type != Type::text && few && r < frame.rows; ++r) {
         if (!frame.columns[c].is_missing(r)) numbers.insert(frame.columns[c].whole[static_cast<size_t>(r)]);
-        few = numbers.size() <= kMostCategories;
+        few = numbers.size() <= kMostValuesCategories;
       }
       if (!few)
         throw Error(ErrorKind::data, {.where = where_,
                                       .what = "the column '" + spec.name + "' has too many different values for categories",
-                                      .expected = "at most " + std::to_string(kMostCategories),
+                                      .expected = "at most " + std::to_string(kMostValuesCategories),
                                       .hint = "hash(x, n) makes n of them"});
       auto& list = found_[spec.name];
       list.clear();
@@ -116,7 +116,7 @@ class Categorise : public Step {
   Json state() const override {
     if (!fitted_) return {};
     Json json = Json::object();
-    for (const auto& [name, list] : found_) json.set(name, json_of(list));
+    for (const auto& [name, list] : found_) json.set(name, values_json_of(list));
     return json;
   }
   void set_state(const Config& state) override {

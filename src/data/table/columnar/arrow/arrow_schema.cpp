@@ -10,7 +10,7 @@ void read_integer(const FlatTable& type, int64_t& width, bool& is_signed) {
   is_signed = type.number<uint8_t>(1, 0) != 0;
 }
 
-void read_type(const FlatTable& type, ArrowField& out) {
+void read_arrow_schema_type(const FlatTable& type, ArrowField& out) {
   switch (out.kind) {
     case Kind::integer: return read_integer(type, out.width, out.is_signed);
     case Kind::real: out.width = 16 << std::min<int16_t>(static_cast<int16_t>(type.number<int16_t>(0, 0) & 3), 2); return;
@@ -64,7 +64,7 @@ std::string refusal_of(const ArrowField& field) {
   }
 }
 
-Type type_of(const ArrowField& field) {
+Type arrow_schema_type_of(const ArrowField& field) {
   switch (field.kind) {
     case Kind::boolean: return Type::boolean;
     case Kind::real:
@@ -92,7 +92,7 @@ ArrowField read_field(const FlatTable& field, int depth) {
   out.name = field.text(0);
   const auto kind = field.number<uint8_t>(2, 0);
   out.kind = kind <= static_cast<uint8_t>(Kind::large_list_view) ? static_cast<Kind>(kind) : Kind::none;
-  if (field.has(3)) read_type(field.table(3), out);
+  if (field.has(3)) read_arrow_schema_type(field.table(3), out);
   if (field.has(4)) {
     const FlatTable dictionary = field.table(4);
     out.dictionary = dictionary.number<int64_t>(0, 0);
@@ -102,7 +102,7 @@ ArrowField read_field(const FlatTable& field, int depth) {
   if (depth > 32 || children.count > (1 << 16)) out.refusal = "it is too deep";
   else
     for (size_t i = 0; i < children.count; ++i) out.children.push_back(read_field(children.table(i), depth + 1));
-  out.type = type_of(out);
+  out.type = arrow_schema_type_of(out);
   if (out.refusal.empty()) out.refusal = refusal_of(out);
   if (out.refusal.empty() && out.dictionary >= 0 && (out.type == Type::list || out.kind == Kind::null))
     out.refusal = "it is a dictionary of lists";

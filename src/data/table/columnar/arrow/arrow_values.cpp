@@ -11,16 +11,16 @@
 namespace perigee::tables::arrow {
 namespace {
 
-using Span = std::span<const std::byte>;
+using ArrowValuesSpan = std::span<const std::byte>;
 
 template <class T>
-T value_at(Span bytes, int64_t number) {
+T value_at(ArrowValuesSpan bytes, int64_t number) {
   T value;
   std::memcpy(&value, bytes.data() + static_cast<size_t>(number) * sizeof value, sizeof value);
   return value;
 }
 
-int64_t whole_at(Span bytes, int64_t width, bool is_signed, int64_t number) {
+int64_t whole_at(ArrowValuesSpan bytes, int64_t width, bool is_signed, int64_t number) {
   switch (width) {
     case 8: return is_signed ? int64_t{value_at<int8_t>(bytes, number)} : int64_t{value_at<uint8_t>(bytes, number)};
     case 16: return is_signed ? int64_t{value_at<int16_t>(bytes, number)} : int64_t{value_at<uint16_t>(bytes, number)};
@@ -29,12 +29,12 @@ int64_t whole_at(Span bytes, int64_t width, bool is_signed, int64_t number) {
   }
 }
 
-double real_at(Span bytes, int64_t width, int64_t number) {
+double real_at(ArrowValuesSpan bytes, int64_t width, int64_t number) {
   if (width == 16) return half_value(as_text(bytes.subspan(static_cast<size_t>(number) * 2, 2)));
   return width == 32 ? static_cast<double>(value_at<float>(bytes, number)) : value_at<double>(bytes, number);
 }
 
-double decimal_at(Span bytes, int64_t width, int64_t scale, int64_t number) {
+double decimal_at(ArrowValuesSpan bytes, int64_t width, int64_t scale, int64_t number) {
   const auto size = static_cast<size_t>(width / 8);
   std::string big(as_text(bytes.subspan(static_cast<size_t>(number) * size, size)));
   std::reverse(big.begin(), big.end());
@@ -42,7 +42,7 @@ double decimal_at(Span bytes, int64_t width, int64_t scale, int64_t number) {
 }
 
 // Bits of a value in its buffer.
-uint64_t width_of(const ArrowField& field) {
+uint64_t arrow_values_width_of(const ArrowField& field) {
   switch (field.kind) {
     case Kind::boolean: return 1;
     case Kind::date: return field.unit == 0 ? 32 : 64;
@@ -65,7 +65,7 @@ int64_t milliseconds_of(const ArrowField& field, int64_t value) {
 
 }  // namespace
 
-BatchReader::BatchReader(const FlatBytes& metadata, const FlatTable& batch, int16_t version, Span body, const std::string& where,
+BatchReader::BatchReader(const FlatBytes& metadata, const FlatTable& batch, int16_t version, ArrowValuesSpan body, const std::string& where,
                          uint64_t offset, uint64_t file_bytes, uint64_t most)
     : metadata_(&metadata),
       version_(version),
@@ -101,14 +101,14 @@ BatchReader::Node BatchReader::node(const ArrowField& /*field*/) {
   return found;
 }
 
-Span BatchReader::buffer(Bytes& memory, uint64_t least) {
+ArrowValuesSpan BatchReader::buffer(Bytes& memory, uint64_t least) {
   if (next_buffer_ >= buffers_.count) damaged("the Arrow batch has fewer buffers than its columns need");
   const auto begin = buffers_.at<int64_t>(next_buffer_), size = buffers_.at<int64_t>(next_buffer_, 8);
   ++next_buffer_;
   if (begin < 0 || size < 0 || static_cast<uint64_t>(begin) > body_.size() ||
       static_cast<uint64_t>(size) > body_.size() - static_cast<uint64_t>(begin))
     damaged("a buffer of the Arrow batch leads out of its body");
-  Span bytes = body_.subspan(static_cast<size_t>(begin), static_cast<size_t>(size));
+  ArrowValuesSpan bytes = body_.subspan(static_cast<size_t>(begin), static_cast<size_t>(size));
   if (codec_ >= 0 && !bytes.empty()) {
     if (bytes.size() < 8) damaged("a compressed buffer of the Arrow batch has no size");
     const auto plain = value_at<int64_t>(bytes, 0);
@@ -128,7 +128,7 @@ Span BatchReader::buffer(Bytes& memory, uint64_t least) {
 
 void BatchReader::read_missing(const Node& node, Column& column) {
   Bytes memory;
-  const Span bits = buffer(memory, 0);
+  const ArrowValuesSpan bits = buffer(memory, 0);
   const auto rows = static_cast<uint64_t>(node.rows);
   if (node.missing == 0 || (bits.empty() && rows > 0 && node.missing <= 0)) return;
   if (bits.size() < (rows + 7) / 8) damaged("a buffer of the Arrow batch has fewer bytes than its rows need");
@@ -140,7 +140,7 @@ void BatchReader::read_missing(const Node& node, Column& column) {
 void BatchReader::read_numbers(const ArrowField& field, int64_t rows, Column& column) {
   Bytes memory;
   hold(8 * static_cast<uint64_t>(rows));
-  const Span bytes = buffer(memory, (static_cast<uint64_t>(rows) * width_of(field) + 7) / 8);
+  const ArrowValuesSpan bytes = buffer(memory, (static_cast<uint64_t>(rows) * arrow_values_width_of(field) + 7) / 8);
   if (column.type == Type::real) {
     column.real.resize(static_cast<size_t>(rows));
     for (int64_t r = 0; r < rows; ++r)
@@ -155,14 +155,14 @@ void BatchReader::read_numbers(const ArrowField& field, int64_t rows, Column& co
     int64_t& value = column.whole[static_cast<size_t>(r)];
     if (column.is_missing(r)) value = 0;
     else if (field.kind == Kind::boolean) value = std::to_integer<int64_t>(bytes[static_cast<size_t>(r) / 8] >> (r % 8)) & 1;
-    else value = whole_at(bytes, static_cast<int64_t>(width_of(field)), field.is_signed, r);
+    else value = whole_at(bytes, static_cast<int64_t>(arrow_values_width_of(field)), field.is_signed, r);
     if (column.type == Type::time && !column.is_missing(r)) value = milliseconds_of(field, value);
     if (!field.is_signed && value < 0)
       damaged("the Arrow batch has an unsigned number beyond 2^63, which a column cannot have", "write it as text, or as float64");
   }
 }
 
-void BatchReader::add_text(Column& column, Span bytes, int64_t begin, int64_t end) const {
+void BatchReader::add_text(Column& column, ArrowValuesSpan bytes, int64_t begin, int64_t end) const {
   if (begin < 0 || end < begin || static_cast<uint64_t>(end) > bytes.size())
     damaged("the Arrow batch has a text that leads out of its buffer");
   column.bytes += as_text(bytes.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
@@ -185,7 +185,7 @@ void BatchReader::read_texts(const ArrowField& field, int64_t rows, Column& colu
   hold(8 * static_cast<uint64_t>(rows));
   column.ends.reserve(static_cast<size_t>(rows));
   if (field.kind == Kind::fixed_binary) {
-    const Span bytes = buffer(first, static_cast<uint64_t>(rows) * static_cast<uint64_t>(field.width));
+    const ArrowValuesSpan bytes = buffer(first, static_cast<uint64_t>(rows) * static_cast<uint64_t>(field.width));
     hold(static_cast<uint64_t>(rows) * static_cast<uint64_t>(field.width));
     column.bytes.reserve(static_cast<size_t>(rows) * static_cast<size_t>(field.width));
     for (int64_t r = 0; r < rows; ++r)
@@ -193,8 +193,8 @@ void BatchReader::read_texts(const ArrowField& field, int64_t rows, Column& colu
     return;
   }
   const int64_t width = field.kind == Kind::large_binary || field.kind == Kind::large_utf8 ? 64 : 32;
-  const Span ends = buffer(first, rows == 0 ? 0 : static_cast<uint64_t>(rows + 1) * static_cast<uint64_t>(width / 8));
-  const Span bytes = buffer(second, 0);
+  const ArrowValuesSpan ends = buffer(first, rows == 0 ? 0 : static_cast<uint64_t>(rows + 1) * static_cast<uint64_t>(width / 8));
+  const ArrowValuesSpan bytes = buffer(second, 0);
   const auto size_of = [&](int64_t r) -> uint64_t {
     const int64_t size = column.is_missing(r) ? 0 : whole_at(ends, width, true, r + 1) - whole_at(ends, width, true, r);
     return size > 0 ? static_cast<uint64_t>(size) : 0;
@@ -211,12 +211,12 @@ void BatchReader::read_views(int64_t rows, Column& column) {
   Bytes memory;
   hold(8 * static_cast<uint64_t>(rows));
   column.ends.reserve(static_cast<size_t>(rows));
-  const Span views = buffer(memory, static_cast<uint64_t>(rows) * 16);
+  const ArrowValuesSpan views = buffer(memory, static_cast<uint64_t>(rows) * 16);
   const int64_t count = next_view_ < variadic_.count ? variadic_.at<int64_t>(next_view_++) : 0;
   if (count < 0 || static_cast<uint64_t>(count) > buffers_.count) damaged("the Arrow batch has fewer buffers than its columns need");
-  hold(static_cast<uint64_t>(count) * (sizeof(Bytes) + sizeof(Span)));
+  hold(static_cast<uint64_t>(count) * (sizeof(Bytes) + sizeof(ArrowValuesSpan)));
   std::vector<Bytes> memories(static_cast<size_t>(count));
-  std::vector<Span> buffers;
+  std::vector<ArrowValuesSpan> buffers;
   for (Bytes& each : memories) buffers.push_back(buffer(each, 0));
   reserve_text(column, rows, [&](int64_t r) -> uint64_t {
     const auto size = column.is_missing(r) ? 0 : value_at<int32_t>(views, 4 * r);
@@ -238,7 +238,7 @@ void BatchReader::read_views(int64_t rows, Column& column) {
 void BatchReader::read_list(const ArrowField& field, int64_t rows, Column& column) {
   Bytes memory;
   const int64_t width = field.kind == Kind::large_list ? 64 : 32;
-  Span ends;
+  ArrowValuesSpan ends;
   if (field.kind != Kind::fixed_list)
     ends = buffer(memory, rows == 0 ? 0 : static_cast<uint64_t>(rows + 1) * static_cast<uint64_t>(width / 8));
   const ArrowField& item = field.children[0];
@@ -290,7 +290,7 @@ std::vector<int64_t> BatchReader::places(const ArrowField& field) {
   if (field.index_width != 8 && field.index_width != 16 && field.index_width != 32 && field.index_width != 64)
     damaged("the Arrow file has places of an odd size");
   Bytes memory;
-  const Span bytes = buffer(memory, static_cast<uint64_t>(found.rows) * static_cast<uint64_t>(field.index_width / 8));
+  const ArrowValuesSpan bytes = buffer(memory, static_cast<uint64_t>(found.rows) * static_cast<uint64_t>(field.index_width / 8));
   std::vector<int64_t> places(static_cast<size_t>(found.rows));
   for (int64_t r = 0; r < found.rows; ++r) {
     const int64_t place = missing.is_missing(r) ? -1 : whole_at(bytes, field.index_width, field.index_signed, r);

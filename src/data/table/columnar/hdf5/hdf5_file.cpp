@@ -8,8 +8,8 @@
 namespace perigee::tables {
 namespace {
 
-constexpr uint64_t kMostSpread = 1024;  // numbers of a row that become a column each
-constexpr size_t kMostColumns = 65536;
+constexpr uint64_t kMostHdf5FileSpread = 1024;  // numbers of a row that become a column each
+constexpr size_t kMostHdf5FileColumns = 65536;
 
 // Where a column's values are.
 struct Source {
@@ -104,7 +104,8 @@ class Hdf5File : public ColumnarFile {
     const bool number = source.type->kind == Kind::whole || source.type->kind == Kind::real;
     if (source.count != 1 && !number && source.type->kind != Kind::boolean && source.refusal.empty())
       source.refusal = "it has several texts in a row";
-    if (source.count == 1 || source.count > kMostSpread || !source.refusal.empty() || set.shape.size() < 2) return add(name, source);
+    if (source.count == 1 || source.count > kMostHdf5FileSpread || !source.refusal.empty() || set.shape.size() < 2)
+      return add(name, source);
     const uint64_t count = source.count;
     source.count = 1;
     for (uint64_t i = 0; i < count; ++i, source.offset += source.type->size) add(name + "[" + std::to_string(i) + "]", source);
@@ -112,7 +113,7 @@ class Hdf5File : public ColumnarFile {
 
   void add(const std::string& name, const Source& source) {
     using Kind = hdf5::Type::Kind;
-    if (schema_.columns.size() >= kMostColumns) fail("the data sets make too many columns", known());
+    if (schema_.columns.size() >= kMostHdf5FileColumns) fail("the data sets make too many columns", known());
     std::string unique = name;
     while (std::any_of(sources_.begin(), sources_.end(), [&](const Source& other) { return other.set != source.set; }) &&
            schema_.find(unique) >= 0)

@@ -9,9 +9,9 @@
 namespace perigee::tables {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{8} << 30;  // of all rows
+constexpr uint64_t kMostOdbcFileBytes = uint64_t{8} << 30;  // of all rows
 constexpr size_t kMostCell = size_t{64} << 20;
-constexpr int kMostColumns = 65536;
+constexpr int kMostOdbcFileColumns = 65536;
 constexpr int64_t kRows = 65536;  // of a chunk
 
 // The part of ODBC 3 (ISO/IEC 9075-3) that is used here, for 64 bits.
@@ -98,7 +98,7 @@ class Session {
   TableSchema describe() {
     Small count = 0;
     check(odbc().columns(statement_, &count), kStatement, statement_, "the query has no columns");
-    if (count < 1 || count > kMostColumns - 1)
+    if (count < 1 || count > kMostOdbcFileColumns - 1)
       throw Error(ErrorKind::data, {.where = place_.shown, .what = "the query gives no rows", .expected = "a table, or a SELECT"});
     TableSchema schema;
     for (Small c = 0; c < count; ++c) {
@@ -236,10 +236,10 @@ class OdbcTable : public ColumnarFile {
       Frame& frame = frames_.back();
       for (size_t c = 0; c < schema_.columns.size(); ++c) bytes += session.add(c, schema_.columns[c], frame.columns[c]);
       ++frame.rows;
-      if (bytes > kMostBytes)
+      if (bytes > kMostOdbcFileBytes)
         throw Error(ErrorKind::resources, {.where = place.shown,
                                            .what = "the query gives more rows than memory may hold",
-                                           .expected = "at most " + std::to_string(kMostBytes >> 30) + " GiB",
+                                           .expected = "at most " + std::to_string(kMostOdbcFileBytes >> 30) + " GiB",
                                            .hint = "a SELECT with fewer columns, or with WHERE"});
     }
   }

@@ -7,7 +7,7 @@
 namespace perigee::tables::parquet {
 namespace {
 
-constexpr int64_t kDay = 86'400'000;
+constexpr int64_t kConvertDay = 86'400'000;
 
 // Nanoseconds of the day, then the Julian day.
 int64_t old_time_of(std::string_view bytes) {
@@ -15,7 +15,7 @@ int64_t old_time_of(std::string_view bytes) {
   int32_t day = 0;
   std::memcpy(&nanoseconds, bytes.data(), 8);
   std::memcpy(&day, bytes.data() + 8, 4);
-  return (int64_t{day} - 2'440'588) * kDay + floor_div(nanoseconds, 1'000'000);
+  return (int64_t{day} - 2'440'588) * kConvertDay + floor_div(nanoseconds, 1'000'000);
 }
 
 std::string identifier_of(std::string_view bytes) {
@@ -31,7 +31,7 @@ std::string identifier_of(std::string_view bytes) {
 
 void convert_wholes(const Leaf& leaf, Values& values, const Place& place) {
   for (int64_t& value : values.whole) switch (leaf.meaning) {
-      case Meaning::date: value *= kDay; break;
+      case Meaning::date: value *= kConvertDay; break;
       case Meaning::microseconds: value = floor_div(value, 1000); break;
       case Meaning::nanoseconds: value = floor_div(value, 1'000'000); break;
       case Meaning::unsigned_integer:

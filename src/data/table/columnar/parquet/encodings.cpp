@@ -16,16 +16,16 @@ void Place::damaged(const char* what, const char* hint) const {
 
 namespace {
 
-using Bytes = std::span<const std::byte>;
+using EncodingsBytes = std::span<const std::byte>;
 
-uint64_t word_at(Bytes bytes, size_t at) {
+uint64_t word_at(EncodingsBytes bytes, size_t at) {
   uint64_t word = 0;
   if (at < bytes.size()) std::memcpy(&word, bytes.data() + at, std::min<size_t>(8, bytes.size() - at));
   return word;
 }
 
 // `width` bits at a bit's place, at most 64; zeros behind the end.
-uint64_t bits_at(Bytes bytes, uint64_t bit, unsigned width) {
+uint64_t bits_at(EncodingsBytes bytes, uint64_t bit, unsigned width) {
   if (width == 0) return 0;
   const size_t at = bit / 8;
   const unsigned shift = bit % 8;
@@ -34,7 +34,7 @@ uint64_t bits_at(Bytes bytes, uint64_t bit, unsigned width) {
   return width == 64 ? value : value & ((uint64_t{1} << width) - 1);
 }
 
-uint64_t varint(Bytes bytes, size_t& at, const Place& place) {
+uint64_t encodings_varint(EncodingsBytes bytes, size_t& at, const Place& place) {
   uint64_t value = 0;
   for (unsigned shift = 0; shift < 64; shift += 7) {
     if (at >= bytes.size()) place.damaged("the page ends inside a number");
@@ -48,7 +48,7 @@ uint64_t varint(Bytes bytes, size_t& at, const Place& place) {
 int64_t zigzag(uint64_t value) { return static_cast<int64_t>(value >> 1) ^ -static_cast<int64_t>(value & 1); }
 
 template <class Stored, class Out>
-void widen(Bytes bytes, size_t count, Out* out) {
+void encodings_widen(EncodingsBytes bytes, size_t count, Out* out) {
   for (size_t i = 0; i < count; ++i) {
     Stored value;
     std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
@@ -56,7 +56,7 @@ void widen(Bytes bytes, size_t count, Out* out) {
   }
 }
 
-size_t width_of(const Leaf& leaf) {
+size_t encodings_width_of(const Leaf& leaf) {
   switch (leaf.physical) {
     case Physical::int32:
     case Physical::float32: return 4;
@@ -69,21 +69,21 @@ size_t width_of(const Leaf& leaf) {
 }
 
 // Values of a fixed width that stand one after the other.
-void read_fixed(Bytes bytes, const Leaf& leaf, size_t count, Values& out, const Place& place) {
-  const size_t width = width_of(leaf);
+void read_fixed(EncodingsBytes bytes, const Leaf& leaf, size_t count, Values& out, const Place& place) {
+  const size_t width = encodings_width_of(leaf);
   if (width == 0 || count > bytes.size() / width) place.damaged("the page has fewer values than it says");
   switch (leaf.physical) {
-    case Physical::int32: out.whole.resize(count), widen<int32_t>(bytes, count, out.whole.data()); return;
-    case Physical::float32: out.real.resize(count), widen<float>(bytes, count, out.real.data()); return;
-    case Physical::int64: out.whole.resize(count), widen<int64_t>(bytes, count, out.whole.data()); return;
-    case Physical::float64: out.real.resize(count), widen<double>(bytes, count, out.real.data()); return;
+    case Physical::int32: out.whole.resize(count), encodings_widen<int32_t>(bytes, count, out.whole.data()); return;
+    case Physical::float32: out.real.resize(count), encodings_widen<float>(bytes, count, out.real.data()); return;
+    case Physical::int64: out.whole.resize(count), encodings_widen<int64_t>(bytes, count, out.whole.data()); return;
+    case Physical::float64: out.real.resize(count), encodings_widen<double>(bytes, count, out.real.data()); return;
     default:
       out.texts.resize(count);
       for (size_t i = 0; i < count; ++i) out.texts[i] = as_text(bytes.subspan(i * width, width));
   }
 }
 
-void read_plain(Bytes bytes, const Leaf& leaf, size_t count, Values& out, const Place& place) {
+void read_plain(EncodingsBytes bytes, const Leaf& leaf, size_t count, Values& out, const Place& place) {
   if (leaf.physical == Physical::boolean) {
     if (count > bytes.size() * 8) place.damaged("the page has fewer values than it says");
     out.whole.resize(count);
@@ -106,10 +106,11 @@ void read_plain(Bytes bytes, const Leaf& leaf, size_t count, Values& out, const 
 }
 
 // DELTA_BINARY_PACKED: blocks of miniblocks of differences. What is used.
-size_t read_deltas(Bytes bytes, size_t most, std::vector<int64_t>& out, const Place& place) {
+size_t read_deltas(EncodingsBytes bytes, size_t most, std::vector<int64_t>& out, const Place& place) {
   size_t at = 0;
-  const uint64_t block = varint(bytes, at, place), minis = varint(bytes, at, place), count = varint(bytes, at, place);
-  int64_t value = zigzag(varint(bytes, at, place));
+  const uint64_t block = encodings_varint(bytes, at, place), minis = encodings_varint(bytes, at, place),
+                 count = encodings_varint(bytes, at, place);
+  int64_t value = zigzag(encodings_varint(bytes, at, place));
   if (block == 0 || block % 128 != 0 || block > (1 << 20) || minis == 0 || minis > 512 || block % minis != 0 || block / minis % 32 != 0)
     place.damaged("the page has deltas in blocks that there cannot be");
   if (count > most) place.damaged("the page has more deltas than values");
@@ -118,16 +119,16 @@ size_t read_deltas(Bytes bytes, size_t most, std::vector<int64_t>& out, const Pl
   out.reserve(count);
   if (count > 0) out.push_back(value);
   while (out.size() < count) {
-    const auto least = static_cast<uint64_t>(zigzag(varint(bytes, at, place)));
+    const auto least = static_cast<uint64_t>(zigzag(encodings_varint(bytes, at, place)));
     if (bytes.size() - at < minis) place.damaged("the page ends inside its deltas");
-    const Bytes widths = bytes.subspan(at, minis);
+    const EncodingsBytes widths = bytes.subspan(at, minis);
     at += minis;
     for (uint64_t m = 0; m < minis && out.size() < count; ++m) {
       const auto width = std::to_integer<unsigned>(widths[m]);
       if (width > 64) place.damaged("the page has deltas of more than 64 bits");
       const uint64_t size = each * width / 8;
       if (size > bytes.size() - at) place.damaged("the page ends inside its deltas");
-      const Bytes packed = bytes.subspan(at, size);
+      const EncodingsBytes packed = bytes.subspan(at, size);
       for (uint64_t i = 0; i < each && out.size() < count; ++i) {
         value = static_cast<int64_t>(static_cast<uint64_t>(value) + least + bits_at(packed, i * width, width));
         out.push_back(value);
@@ -139,7 +140,7 @@ size_t read_deltas(Bytes bytes, size_t most, std::vector<int64_t>& out, const Pl
 }
 
 // DELTA_LENGTH_BYTE_ARRAY: all lengths, then all texts.
-size_t read_lengths(Bytes bytes, size_t count, std::vector<std::string_view>& out, const Place& place) {
+size_t read_lengths(EncodingsBytes bytes, size_t count, std::vector<std::string_view>& out, const Place& place) {
   std::vector<int64_t> lengths;
   size_t at = read_deltas(bytes, count, lengths, place);
   if (lengths.size() != count) place.damaged("the page has fewer lengths than values");
@@ -153,7 +154,7 @@ size_t read_lengths(Bytes bytes, size_t count, std::vector<std::string_view>& ou
 }
 
 // DELTA_BYTE_ARRAY: how much each text shares with the one before, and the rest of it.
-void read_prefixed(Bytes bytes, size_t count, Values& out, const Place& place) {
+void read_prefixed(EncodingsBytes bytes, size_t count, Values& out, const Place& place) {
   std::vector<int64_t> shared;
   const size_t at = read_deltas(bytes, count, shared, place);
   std::vector<std::string_view> rest;
@@ -183,8 +184,8 @@ void read_prefixed(Bytes bytes, size_t count, Values& out, const Place& place) {
 }
 
 // BYTE_STREAM_SPLIT: the first bytes of all values, then the second ones, ...
-void read_split(Bytes bytes, const Leaf& leaf, size_t count, Values& out, const Place& place) {
-  const size_t width = width_of(leaf);
+void read_split(EncodingsBytes bytes, const Leaf& leaf, size_t count, Values& out, const Place& place) {
+  const size_t width = encodings_width_of(leaf);
   if (width == 0 || count > bytes.size() / width) place.damaged("the page has fewer values than it says");
   const size_t stride = bytes.size() / width;
   std::string joined(count * width, '\0');
@@ -196,7 +197,7 @@ void read_split(Bytes bytes, const Leaf& leaf, size_t count, Values& out, const 
 
 }  // namespace
 
-bool is_one_run(Bytes bytes, int width, size_t count, uint32_t* value) {
+bool is_one_run(EncodingsBytes bytes, int width, size_t count, uint32_t* value) {
   size_t at = 0;
   uint64_t head = 0;
   for (unsigned shift = 0; shift < 63; shift += 7) {
@@ -211,11 +212,11 @@ bool is_one_run(Bytes bytes, int width, size_t count, uint32_t* value) {
   return true;
 }
 
-size_t read_runs(Bytes bytes, int width, size_t count, uint32_t* out, const Place& place) {
+size_t read_runs(EncodingsBytes bytes, int width, size_t count, uint32_t* out, const Place& place) {
   size_t at = 0, done = 0;
   const size_t size = static_cast<size_t>(width + 7) / 8;
   while (done < count) {
-    const uint64_t head = varint(bytes, at, place);
+    const uint64_t head = encodings_varint(bytes, at, place);
     if ((head & 1) == 0) {
       if (bytes.size() - at < size) place.damaged("the page ends inside a run");
       const auto value = static_cast<uint32_t>(bits_at(bytes.subspan(at, size), 0, static_cast<unsigned>(8 * size)));
@@ -233,7 +234,7 @@ size_t read_runs(Bytes bytes, int width, size_t count, uint32_t* out, const Plac
     const size_t there = bytes.size() - at, used = groups > there ? there : std::min<size_t>(there, groups * static_cast<size_t>(width));
     if (static_cast<uint64_t>(n) * static_cast<unsigned>(width) > static_cast<uint64_t>(used) * 8)
       place.damaged("the page ends inside a run");
-    const Bytes packed = bytes.subspan(at, used);
+    const EncodingsBytes packed = bytes.subspan(at, used);
     for (size_t i = 0; i < n; ++i)
       out[done + i] = static_cast<uint32_t>(bits_at(packed, i * static_cast<size_t>(width), static_cast<unsigned>(width)));
     at += used, done += n;
@@ -241,7 +242,7 @@ size_t read_runs(Bytes bytes, int width, size_t count, uint32_t* out, const Plac
   return at;
 }
 
-void read_values(Bytes bytes, int64_t encoding, const Leaf& leaf, size_t count, Values& out, const Place& place) {
+void read_values(EncodingsBytes bytes, int64_t encoding, const Leaf& leaf, size_t count, Values& out, const Place& place) {
   out.whole.clear(), out.real.clear(), out.texts.clear(), out.made.clear();
   const bool whole = leaf.physical == Physical::int32 || leaf.physical == Physical::int64;
   if (encoding == 0) return read_plain(bytes, leaf, count, out, place);
@@ -264,7 +265,7 @@ void read_values(Bytes bytes, int64_t encoding, const Leaf& leaf, size_t count, 
   if (encoding == 7 && texts) {
     read_prefixed(bytes, count, out, place);
     if (leaf.physical == Physical::fixed &&
-        std::any_of(out.texts.begin(), out.texts.end(), [&](auto t) { return t.size() != width_of(leaf); }))
+        std::any_of(out.texts.begin(), out.texts.end(), [&](auto t) { return t.size() != encodings_width_of(leaf); }))
       place.damaged("the page has values of another width");
     return;
   }

@@ -11,7 +11,7 @@ namespace perigee::tables::parquet {
 namespace {
 
 using T = ThriftReader;
-constexpr size_t kMostColumns = 1 << 16;
+constexpr size_t kMostMetadataColumns = 1 << 16;
 
 struct Element {
   std::string name;
@@ -84,7 +84,7 @@ Meaning meaning_of(const Element& e, Physical physical) {
   return whole && is_unsigned ? Meaning::unsigned_integer : Meaning::plain;
 }
 
-Type type_of(const Leaf& leaf) {
+Type metadata_type_of(const Leaf& leaf) {
   switch (leaf.meaning) {
     case Meaning::text:
     case Meaning::uuid: return Type::text;
@@ -129,7 +129,7 @@ void collect(T& in, const std::vector<Element>& elements, size_t& at, const std:
             .list_depth = list_depth};
   if (leaf.meaning == Meaning::decimal && (physical == Physical::float32 || physical == Physical::float64 || physical == Physical::boolean))
     in.damaged("the Parquet schema has a decimal of a type that it cannot have");
-  leaf.type = type_of(leaf);
+  leaf.type = metadata_type_of(leaf);
   if (lists == 1 && (leaf.type == Type::integer || leaf.type == Type::real)) leaf.type = Type::list;
   leaves.push_back(std::move(leaf));
 }
@@ -202,7 +202,7 @@ Metadata read_metadata(std::span<const std::byte> file, const std::string& where
   walk(in, [&](T::Field field) {
     if ((field.id != 2 && field.id != 4) || field.kind != T::list) return false;
     const T::List list = in.begin_list();
-    if (list.kind != T::object || list.count > std::min<uint64_t>(kMostColumns, most_columns(file.size())))
+    if (list.kind != T::object || list.count > std::min<uint64_t>(kMostMetadataColumns, most_columns(file.size())))
       in.damaged("the Parquet metadata have a list of another kind");
     if (field.id == 2) {
       for (uint32_t i = 0; i < list.count; ++i) elements.push_back(read_element(in));

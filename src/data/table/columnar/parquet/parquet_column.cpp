@@ -13,9 +13,9 @@
 namespace perigee::tables::parquet {
 namespace {
 
-using Span = std::span<const std::byte>;
+using ParquetColumnSpan = std::span<const std::byte>;
 
-void decompress(Codec codec, Span in, std::span<std::byte> out, const Place& place) {
+void decompress(Codec codec, ParquetColumnSpan in, std::span<std::byte> out, const Place& place) {
   const std::string where = place.where + ": page at byte " + std::to_string(place.offset);
   switch (codec) {
     case Codec::none: break;
@@ -35,7 +35,8 @@ void decompress(Codec codec, Span in, std::span<std::byte> out, const Place& pla
 
 class ColumnReader {
  public:
-  ColumnReader(Span file, const Leaf& leaf, const Chunk& chunk, const RowRange& range, const std::string& where, Room& room, Column& column)
+  ColumnReader(ParquetColumnSpan file, const Leaf& leaf, const Chunk& chunk, const RowRange& range, const std::string& where, Room& room,
+               Column& column)
       : file_(file),
         leaf_(leaf),
         chunk_(chunk),
@@ -52,7 +53,7 @@ class ColumnReader {
       const PageHead head = read_page_head(file_.subspan(at), place_.where, at);
       at += head.head_bytes;
       if (static_cast<uint64_t>(head.stored) > file_.size() - at) place_.damaged("the page leads out of the file");
-      const Span stored = file_.subspan(at, static_cast<size_t>(head.stored));
+      const ParquetColumnSpan stored = file_.subspan(at, static_cast<size_t>(head.stored));
       at += stored.size();
       if (head.kind == PageHead::Kind::index || head.kind == PageHead::Kind::other) continue;
       if (head.has_sum && ::crc32_z(0, reinterpret_cast<const Bytef*>(stored.data()), stored.size()) != head.sum)
@@ -64,7 +65,7 @@ class ColumnReader {
 
  private:
   // The plain bytes behind the levels of a page of version 2, or of the whole page.
-  Span plain(const PageHead& head, Span stored, Bytes& memory) const {
+  ParquetColumnSpan plain(const PageHead& head, ParquetColumnSpan stored, Bytes& memory) const {
     const auto before = static_cast<uint64_t>(head.depth_bytes + head.repeat_bytes);
     if (head.kind == PageHead::Kind::data2) {
       if (before > stored.size() || before > static_cast<uint64_t>(head.plain)) place_.damaged("the page's levels lead out of it");
@@ -80,24 +81,24 @@ class ColumnReader {
     return memory;
   }
 
-  void read_dictionary(const PageHead& head, Span stored) {
+  void read_dictionary(const PageHead& head, ParquetColumnSpan stored) {
     if (head.encoding != 0 && head.encoding != 2) place_.damaged("the dictionary has an encoding that it cannot have");
     check_page(head);
-    const Span bytes = plain(head, stored, dictionary_bytes_);
+    const ParquetColumnSpan bytes = plain(head, stored, dictionary_bytes_);
     read_values(bytes, 0, leaf_, static_cast<size_t>(head.values), dictionary_, place_);
     entries_ = static_cast<size_t>(head.values);
     convert_values(leaf_, dictionary_, place_);
     has_dictionary_ = true;
   }
 
-  void read_data(const PageHead& head, Span stored) {
+  void read_data(const PageHead& head, ParquetColumnSpan stored) {
     if (head.values > chunk_.values - done_) place_.damaged("the column has more values than it says");
     if (leaf_.lists == 0 && done_ + head.values <= range_.from) {
       done_ += head.values;
       return;
     }
     check_page(head);
-    Span bytes = plain(head, stored, page_bytes_);
+    ParquetColumnSpan bytes = plain(head, stored, page_bytes_);
     if (leaf_.lists > 0) {
       read_list(head, stored, bytes);
       done_ += head.values;
@@ -162,7 +163,7 @@ class ColumnReader {
   }
 
   // One level of lists: where rows begin stands in front of the definition levels.
-  void read_list(const PageHead& head, Span stored, Span bytes) {
+  void read_list(const PageHead& head, ParquetColumnSpan stored, ParquetColumnSpan bytes) {
     const auto values = static_cast<size_t>(head.values);
     repeats_.resize(values);
     size_t there = 0;
@@ -212,7 +213,7 @@ class ColumnReader {
   int level_bits() const { return static_cast<int>(std::bit_width(static_cast<unsigned>(leaf_.depth))); }
 
   // Reads the levels in front of the values of a page of version 1. How many values are there; `bytes` is the rest.
-  size_t read_first_levels(const PageHead& head, Span& bytes, size_t values) {
+  size_t read_first_levels(const PageHead& head, ParquetColumnSpan& bytes, size_t values) {
     if (leaf_.depth == 0) return values;
     if (head.levels == 4) return read_packed_levels(bytes, values);
     uint32_t size = 0;
@@ -224,7 +225,7 @@ class ColumnReader {
     return there;
   }
 
-  size_t read_levels(Span bytes, size_t values) {
+  size_t read_levels(ParquetColumnSpan bytes, size_t values) {
     levels_.clear();
     if (leaf_.depth == 0) return values;
     uint32_t all = 0;
@@ -242,7 +243,7 @@ class ColumnReader {
   }
 
   // BIT_PACKED, of old files: the highest bits come first.
-  size_t read_packed_levels(Span& bytes, size_t values) {
+  size_t read_packed_levels(ParquetColumnSpan& bytes, size_t values) {
     const auto width = static_cast<size_t>(level_bits());
     const size_t size = (values * width + 7) / 8;
     if (size > bytes.size()) place_.damaged("the page ends inside its levels");
@@ -254,7 +255,7 @@ class ColumnReader {
   }
 
   // Places in the dictionary.
-  void read_places(Span bytes, size_t there) {
+  void read_places(ParquetColumnSpan bytes, size_t there) {
     if (!has_dictionary_) place_.damaged("the page needs a dictionary, and there is none");
     const int width = bytes.empty() ? 0 : std::to_integer<int>(bytes[0]);
     if (bytes.empty() || width > 32) place_.damaged("the page has places in a dictionary of more than 32 bits");
@@ -264,7 +265,7 @@ class ColumnReader {
       place_.damaged("the page has a place beyond its dictionary");
   }
 
-  void read_numbers(Span bytes, size_t there, const Part& part) {
+  void read_numbers(ParquetColumnSpan bytes, size_t there, const Part& part) {
     read_places(bytes, there);
     const std::span<const uint32_t> numbers = std::span(numbers_).subspan(part.value, part.values);
     const auto pick = [&](const auto& from, auto& to) {
@@ -325,7 +326,7 @@ class ColumnReader {
     else move_all(column_.ends, [&](size_t from) { return from > 0 ? column_.ends[from - 1] : uint64_t{0}; });  // an empty text
   }
 
-  Span file_;
+  ParquetColumnSpan file_;
   const Leaf& leaf_;
   const Chunk& chunk_;
   RowRange range_;
@@ -343,8 +344,8 @@ class ColumnReader {
 
 }  // namespace
 
-void read_column(Span file, const Leaf& leaf, const Chunk& chunk, int64_t rows, const RowRange& range, const std::string& where, Room& room,
-                 Column& column) {
+void read_column(ParquetColumnSpan file, const Leaf& leaf, const Chunk& chunk, int64_t rows, const RowRange& range,
+                 const std::string& where, Room& room, Column& column) {
   const uint64_t most = static_cast<uint64_t>(most_rows(file.size()));
   if (static_cast<uint64_t>(chunk.values) > most)
     Place{where, chunk.begin}.damaged("the column has far more values than its bytes can have");

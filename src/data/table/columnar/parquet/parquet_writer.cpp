@@ -18,7 +18,7 @@ constexpr uint64_t kGroupBytes = uint64_t{128} << 20;  // of texts and lists: a 
 constexpr size_t kMostWords = 32768;                   // of a dictionary
 constexpr int kLevel = 3;
 enum PhysicalType { kBoolean = 0, kInt64 = 2, kDouble = 5, kByteArray = 6 };
-enum Encoding { kPlain = 0, kRle = 3, kRleDictionary = 8 };
+enum ParquetWriterEncoding { kPlain = 0, kRle = 3, kRleDictionary = 8 };
 enum Codec { kUncompressed = 0, kZstd = 6 };
 enum ConvertedType { kUtf8 = 0, kList = 3, kTimestampMillis = 9 };
 
@@ -35,7 +35,7 @@ bool is_utf8(std::string_view text) {
 }
 
 template <class T>
-void put(std::string& out, T value) {
+void put_parquet_writer(std::string& out, T value) {
   char bytes[sizeof value];
   std::memcpy(bytes, &value, sizeof value);
   out.append(bytes, sizeof value);
@@ -67,7 +67,7 @@ void put_levels(std::string& out, const std::vector<uint32_t>& levels, unsigned 
   } else {
     put_packed(packed, levels, width);
   }
-  put(out, static_cast<uint32_t>(packed.size()));
+  put_parquet_writer(out, static_cast<uint32_t>(packed.size()));
   out += packed;
 }
 
@@ -110,7 +110,7 @@ class ParquetWriter : public TableWriter {
     const std::string footer = footer_text();
     file_.write(as_bytes(footer));
     std::string tail;
-    put(tail, static_cast<uint32_t>(footer.size()));
+    put_parquet_writer(tail, static_cast<uint32_t>(footer.size()));
     file_.write(as_bytes(tail + "PAR1"));
     file_.finish();
   }
@@ -195,7 +195,7 @@ class ParquetWriter : public TableWriter {
     count = table.size();
     for (size_t w = 0; w < count; ++w) {
       note_text(number, table.text(w));
-      put(words, static_cast<uint32_t>(table.text(w).size()));
+      put_parquet_writer(words, static_cast<uint32_t>(table.text(w).size()));
       words += table.text(w);
     }
     return true;
@@ -208,16 +208,16 @@ class ParquetWriter : public TableWriter {
       const auto row = static_cast<size_t>(r);
       if (column.type == Type::text) {
         note_text(number, column.text(r));
-        put(page, static_cast<uint32_t>(column.text(r).size()));
+        put_parquet_writer(page, static_cast<uint32_t>(column.text(r).size()));
         page += column.text(r);
       } else if (column.type == Type::real) {
-        put(page, column.real[row]);
+        put_parquet_writer(page, column.real[row]);
       } else if (column.type == Type::list) {
-        for (uint64_t i = row == 0 ? 0 : column.ends[row - 1]; i < column.ends[row]; ++i) put(page, column.items[i]);
+        for (uint64_t i = row == 0 ? 0 : column.ends[row - 1]; i < column.ends[row]; ++i) put_parquet_writer(page, column.items[i]);
       } else if (column.type == Type::boolean) {
         bits.push_back(static_cast<uint32_t>(column.whole[row]));
       } else {
-        put(page, column.whole[row]);
+        put_parquet_writer(page, column.whole[row]);
       }
     }
     for (size_t i = 0; i < bits.size(); i += 8) {

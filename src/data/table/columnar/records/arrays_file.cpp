@@ -6,7 +6,7 @@
 namespace perigee::tables {
 namespace {
 
-constexpr int64_t kMostSpread = 1024;  // numbers of a row that become a column each
+constexpr int64_t kMostArraysFileSpread = 1024;  // numbers of a row that become a column each
 
 class ArraysFile : public ColumnarFile {
  public:
@@ -77,7 +77,7 @@ class ArraysFile : public ColumnarFile {
     const Dtype dtype = tensor.dtype();
     const bool real = dtype == Dtype::f16 || dtype == Dtype::bf16 || dtype == Dtype::f32 || dtype == Dtype::f64;
     const Type type = real ? Type::real : dtype == Dtype::boolean ? Type::boolean : Type::integer;
-    if (tensor.shape().rank() < 2 || width > kMostSpread) {
+    if (tensor.shape().rank() < 2 || width > kMostArraysFileSpread) {
       schema_.columns.push_back({.name = name, .type = width == 1 ? type : Type::list});
       sources_.push_back({array, 0});
       return;

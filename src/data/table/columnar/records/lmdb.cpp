@@ -12,13 +12,13 @@ namespace perigee::tables {
 namespace {
 
 constexpr uint32_t kMagic = 0xbeefc0de;
-constexpr size_t kHead = 16;  // of a page
-constexpr int kMostDepth = 64;
+constexpr size_t kLmdbHead = 16;  // of a page
+constexpr int kMostLmdbDepth = 64;
 enum PageKind : unsigned { kBranch = 1, kLeaf = 2, kOverflow = 4, kMeta = 8 };
 enum NodeKind : unsigned { kBigData = 1, kSubData = 2, kDuplicates = 4 };
 
 template <class T>
-T little(std::string_view bytes, uint64_t at) {
+T lmdb_little(std::string_view bytes, uint64_t at) {
   T value = 0;
   for (size_t i = 0; i < sizeof value; ++i) value |= static_cast<T>(static_cast<T>(static_cast<uint8_t>(bytes[at + i])) << (8 * i));
   return value;
@@ -33,22 +33,22 @@ class Tree {
  public:
   Tree(const std::string& name, std::string_view bytes) : name_(name), bytes_(bytes) {
     if (bytes.size() < 4096) damaged("the database is cut short", bytes.size());
-    page_size_ = little<uint32_t>(bytes, kHead + 24);
+    page_size_ = lmdb_little<uint32_t>(bytes, kLmdbHead + 24);
     if (page_size_ < 512 || page_size_ > 65536 || !std::has_single_bit(page_size_))
-      damaged("the database has pages of an impossible size", kHead + 24);
+      damaged("the database has pages of an impossible size", kLmdbHead + 24);
     if (bytes.size() < 2 * uint64_t{page_size_}) damaged("the database is cut short", bytes.size());
     // The younger of the two first pages counts.
-    uint64_t meta = kHead, newest = 0;
-    for (const uint64_t at : {uint64_t{kHead}, kHead + uint64_t{page_size_}}) {
-      if (little<uint32_t>(bytes, at) != kMagic) continue;
-      const auto number = little<uint64_t>(bytes, at + 128);
-      if (at == kHead || number > newest) meta = at, newest = number;
+    uint64_t meta = kLmdbHead, newest = 0;
+    for (const uint64_t at : {uint64_t{kLmdbHead}, kLmdbHead + uint64_t{page_size_}}) {
+      if (lmdb_little<uint32_t>(bytes, at) != kMagic) continue;
+      const auto number = lmdb_little<uint64_t>(bytes, at + 128);
+      if (at == kLmdbHead || number > newest) meta = at, newest = number;
     }
-    if (little<uint32_t>(bytes, meta + 4) != 1) damaged("the database has an unknown version", meta + 4);
-    const auto flags = little<uint16_t>(bytes, meta + 24 + 48 + 4);
+    if (lmdb_little<uint32_t>(bytes, meta + 4) != 1) damaged("the database has an unknown version", meta + 4);
+    const auto flags = lmdb_little<uint16_t>(bytes, meta + 24 + 48 + 4);
     if ((flags & kDuplicates) != 0)
       damaged("the database has several values of a key, which is not read", meta + 24 + 48 + 4, "write it without MDB_DUPSORT");
-    const auto root = little<uint64_t>(bytes, meta + 24 + 48 + 40);
+    const auto root = lmdb_little<uint64_t>(bytes, meta + 24 + 48 + 40);
     met_.resize(bytes.size() / page_size_);
     if (root != ~uint64_t{0}) visit(root, 0);
   }
@@ -66,31 +66,31 @@ class Tree {
 
   void visit(uint64_t number, int depth) {
     const uint64_t at = place(number, 0);
-    if (depth > kMostDepth || met_[number]) damaged("the tree of the database comes back to a page", at);
+    if (depth > kMostLmdbDepth || met_[number]) damaged("the tree of the database comes back to a page", at);
     met_[number] = true;
-    const unsigned flags = little<uint16_t>(bytes_, at + 10);
-    const auto lower = little<uint16_t>(bytes_, at + 12);
-    if (lower < kHead || lower > page_size_ || ((flags & kBranch) == 0) == ((flags & kLeaf) == 0))
+    const unsigned flags = lmdb_little<uint16_t>(bytes_, at + 10);
+    const auto lower = lmdb_little<uint16_t>(bytes_, at + 12);
+    if (lower < kLmdbHead || lower > page_size_ || ((flags & kBranch) == 0) == ((flags & kLeaf) == 0))
       damaged("a page of the database is none of a tree", at);
-    for (uint64_t i = 0; i < (lower - kHead) / 2; ++i) {
-      const uint64_t inside = little<uint16_t>(bytes_, at + kHead + 2 * i);
-      if (inside < lower || inside + 8 > page_size_) damaged("an entry of the database lies outside its page", at + kHead + 2 * i);
+    for (uint64_t i = 0; i < (lower - kLmdbHead) / 2; ++i) {
+      const uint64_t inside = lmdb_little<uint16_t>(bytes_, at + kLmdbHead + 2 * i);
+      if (inside < lower || inside + 8 > page_size_) damaged("an entry of the database lies outside its page", at + kLmdbHead + 2 * i);
       if ((flags & kLeaf) != 0) leaf(at, inside);
-      else visit(little<uint32_t>(bytes_, at + inside) | uint64_t{little<uint16_t>(bytes_, at + inside + 4)} << 32, depth + 1);
+      else visit(lmdb_little<uint32_t>(bytes_, at + inside) | uint64_t{lmdb_little<uint16_t>(bytes_, at + inside + 4)} << 32, depth + 1);
     }
   }
 
   void leaf(uint64_t page, uint64_t inside) {
     const uint64_t at = page + inside;
-    const uint64_t size = little<uint32_t>(bytes_, at), key = little<uint16_t>(bytes_, at + 6);
-    const unsigned kind = little<uint16_t>(bytes_, at + 4);
+    const uint64_t size = lmdb_little<uint32_t>(bytes_, at), key = lmdb_little<uint16_t>(bytes_, at + 6);
+    const unsigned kind = lmdb_little<uint16_t>(bytes_, at + 4);
     if ((kind & (kSubData | kDuplicates)) != 0)
       damaged("the database has databases in it, which are not read", at, "write each into an environment of its own");
     const uint64_t room = page_size_ - inside - 8, stored = (kind & kBigData) != 0 ? 8 : size;
     if (key > room || stored > room - key) damaged("an entry of the database leads out of its page", at);
     uint64_t begin = at + 8 + key;
     if ((kind & kBigData) != 0) {
-      begin = place(little<uint64_t>(bytes_, begin), begin) + kHead;
+      begin = place(lmdb_little<uint64_t>(bytes_, begin), begin) + kLmdbHead;
       if (size > bytes_.size() - begin) damaged("a value of the database leads out of the file", at);
     }
     // No two entries share bytes.
@@ -172,7 +172,7 @@ class LmdbFile : public RecordTable {
 }  // namespace
 
 bool begins_as_lmdb(std::string_view head) {
-  return head.size() > kHead + 8 && little<uint32_t>(head, kHead) == kMagic && little<uint16_t>(head, 10) == kMeta;
+  return head.size() > kLmdbHead + 8 && lmdb_little<uint32_t>(head, kLmdbHead) == kMagic && lmdb_little<uint16_t>(head, 10) == kMeta;
 }
 
 std::unique_ptr<ColumnarFile> open_lmdb(const ColumnarInput& input) { return std::make_unique<LmdbFile>(input); }

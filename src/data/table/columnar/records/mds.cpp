@@ -16,10 +16,10 @@ namespace perigee::tables {
 namespace {
 
 constexpr uint64_t kMostShard = uint64_t{4} << 30;
-constexpr size_t kMostColumns = 4096;
+constexpr size_t kMostMdsColumns = 4096;
 
 // How a column is written: a name and, of arrays, the type of their elements and their shape.
-struct Encoding {
+struct MdsEncoding {
   std::string name;     // of the column
   std::string kind;     // "int", "str", "ndarray", ...
   std::string element;  // of an array: "float32"; empty: each says it
@@ -53,21 +53,21 @@ double real_value(std::string_view element, const char* at, uint64_t size) {
 }
 
 // The columns that a shard or the index names.
-std::vector<Encoding> encodings_of(const Json& json, const std::string& where) {
+std::vector<MdsEncoding> encodings_of(const Json& json, const std::string& where) {
   const Json *names = json.find("column_names"), *kinds = json.find("column_encodings"), *sizes = json.find("column_sizes");
   const auto fail = [&](const std::string& what, const std::string& got) {
     throw Error(ErrorKind::data, {.where = where, .what = what, .got = got});
   };
   for (const Json* list : {names, kinds, sizes})
     if (list == nullptr || !list->is_array() || list->as_array().size() != names->as_array().size() ||
-        list->as_array().size() > kMostColumns)
+        list->as_array().size() > kMostMdsColumns)
       fail("the columns of the shard cannot be read", "lists of different lengths, or none");
-  std::vector<Encoding> columns;
+  std::vector<MdsEncoding> columns;
   for (size_t c = 0; c < names->as_array().size(); ++c) {
     const Json &name = names->as_array()[c], &kind = kinds->as_array()[c], &size = sizes->as_array()[c];
     if (!name.is_string() || !kind.is_string() || !(size.is_null() || size.is_int()))
       fail("the columns of the shard cannot be read", shown(name));
-    Encoding column{.name = name.as_string(), .kind = kind.as_string()};
+    MdsEncoding column{.name = name.as_string(), .kind = kind.as_string()};
     if (size.is_int() && (size.as_int() <= 0 || size.as_int() > int64_t{1} << 32))
       fail("a column of the shard has an impossible size", shown(size));
     if (size.is_int()) column.size = static_cast<uint64_t>(size.as_int());
@@ -94,7 +94,7 @@ std::string_view element_of(uint8_t code) {
 }
 
 // An array whose type or shape stands before it. False: damage.
-bool read_array(const Encoding& column, std::string_view bytes, RecordField& field) {
+bool read_mds_array(const MdsEncoding& column, std::string_view bytes, RecordField& field) {
   std::string_view element = column.element;
   field.is_list = true;
   if (column.count == 0 || column.size == 0) {
@@ -117,11 +117,11 @@ bool read_array(const Encoding& column, std::string_view bytes, RecordField& fie
 }
 
 // A value of a column. False: damage.
-bool read_value(const Encoding& column, std::string_view bytes, RecordField& field) {
+bool read_value(const MdsEncoding& column, std::string_view bytes, RecordField& field) {
   using enum Cell::Kind;
   const std::string& kind = column.kind;
   const std::string_view element = kind == "int" ? std::string_view("int64") : kind;
-  if (kind == "ndarray") return read_array(column, bytes, field);
+  if (kind == "ndarray") return read_mds_array(column, bytes, field);
   if (const uint64_t size = element_size(element); size > 0) {
     if (bytes.size() != size) return false;
     if (element.starts_with('f')) field.cell = {.kind = real, .real = real_value(element, bytes.data(), size)};
@@ -142,7 +142,7 @@ bool read_value(const Encoding& column, std::string_view bytes, RecordField& fie
 // The samples of one shard.
 class Shard {
  public:
-  Shard(const std::string& name, std::string_view bytes, std::vector<Encoding> columns)
+  Shard(const std::string& name, std::string_view bytes, std::vector<MdsEncoding> columns)
       : name_(name), bytes_(bytes), columns_(std::move(columns)) {
     if (bytes_.size() < 8) damaged("the shard is cut short", bytes_.size());
     samples_ = number(0);
@@ -164,9 +164,9 @@ class Shard {
     const uint64_t begin = number(4 * (sample + 1)), end = number(4 * (sample + 2));
     if (begin > end || end > bytes_.size()) damaged("a sample leads out of its shard", 4 * (sample + 1));
     uint64_t head = begin, at = begin;
-    for (const Encoding& column : columns_) at += column.size == 0 ? 4 : 0;
+    for (const MdsEncoding& column : columns_) at += column.size == 0 ? 4 : 0;
     fields.clear();
-    for (const Encoding& column : columns_) {
+    for (const MdsEncoding& column : columns_) {
       uint64_t size = column.size;
       if (size == 0) {
         if (end - head < 4) damaged("a sample is cut short", begin);
@@ -193,7 +193,7 @@ class Shard {
 
   std::string name_;
   std::string_view bytes_;
-  std::vector<Encoding> columns_;
+  std::vector<MdsEncoding> columns_;
   uint64_t samples_ = 0;
 };
 

@@ -8,7 +8,7 @@
 namespace perigee::tables {
 namespace {
 
-constexpr size_t kMostColumns = 4096;
+constexpr size_t kMostRecordTableColumns = 4096;
 constexpr uint64_t kChunkBytes = uint64_t{4} << 20;
 
 void add_field(const RecordField& field, Column& column) {
@@ -40,9 +40,10 @@ void RecordTable::find_columns(const std::string& name, uint64_t bytes, uint64_t
     for (const RecordField& field : fields) {
       auto at = numbers_.find(field.name);
       if (at == numbers_.end()) {
-        if (found.size() >= kMostColumns)
-          throw Error(ErrorKind::data,
-                      {.where = name, .what = "the records have too many fields", .expected = "at most " + std::to_string(kMostColumns)});
+        if (found.size() >= kMostRecordTableColumns)
+          throw Error(ErrorKind::data, {.where = name,
+                                        .what = "the records have too many fields",
+                                        .expected = "at most " + std::to_string(kMostRecordTableColumns)});
         at = numbers_.emplace(std::string(field.name), found.size()).first;
         found.emplace_back();
         schema_.columns.push_back({.name = at->first});

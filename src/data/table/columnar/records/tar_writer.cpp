@@ -8,7 +8,7 @@
 namespace perigee::tables {
 namespace {
 
-constexpr size_t kBlock = 512, kMostName = 100;
+constexpr size_t kTarWriterBlock = 512, kMostName = 100;
 
 class TarWriter : public TableWriter {
  public:
@@ -34,7 +34,7 @@ class TarWriter : public TableWriter {
   }
 
   void finish() override {
-    const std::string end(2 * kBlock, '\0');
+    const std::string end(2 * kTarWriterBlock, '\0');
     file_.write(as_bytes(end));
     file_.finish();
   }
@@ -60,7 +60,7 @@ class TarWriter : public TableWriter {
                                     .what = "the name of a file in an archive is too long",
                                     .got = "'" + name.substr(0, 120) + "'",
                                     .expected = "at most 100 bytes"});
-    char head[kBlock] = {};
+    char head[kTarWriterBlock] = {};
     std::memcpy(head, name.data(), name.size());
     std::snprintf(head + 100, 8, "%07o", 0644);
     std::snprintf(head + 108, 8, "%07o", 0);
@@ -73,9 +73,9 @@ class TarWriter : public TableWriter {
     unsigned sum = 0;
     for (const char c : head) sum += static_cast<uint8_t>(c);
     std::snprintf(head + 148, 8, "%06o", sum);
-    file_.write(as_bytes(std::string_view(head, kBlock)));
+    file_.write(as_bytes(std::string_view(head, kTarWriterBlock)));
     file_.write(content);
-    const std::string rest((kBlock - content.size() % kBlock) % kBlock, '\0');
+    const std::string rest((kTarWriterBlock - content.size() % kTarWriterBlock) % kTarWriterBlock, '\0');
     file_.write(as_bytes(rest));
   }
 

@@ -15,14 +15,14 @@ uint32_t masked_crc(std::string_view bytes) {
 }
 
 template <class T>
-T little(std::string_view bytes) {
+T tfrecord_little(std::string_view bytes) {
   T value = 0;
   for (size_t i = 0; i < sizeof value; ++i) value |= static_cast<T>(static_cast<uint8_t>(bytes[i])) << (8 * i);
   return value;
 }
 
 // One list of a feature: bytes_list 1, float_list 2, int64_list 3. False: damage.
-bool read_list(uint64_t field, std::string_view bytes, RecordField& out) {
+bool read_tfrecord_list(uint64_t field, std::string_view bytes, RecordField& out) {
   WireReader list(bytes);
   size_t count = 0;
   while (list.next()) {
@@ -76,7 +76,8 @@ bool read_example(std::string_view record, std::vector<RecordField>& fields) {
       }
       WireReader feature(value);
       while (feature.next())
-        if (feature.kind != 2 || feature.field < 1 || feature.field > 3 || !read_list(feature.field, feature.bytes, field)) return false;
+        if (feature.kind != 2 || feature.field < 1 || feature.field > 3 || !read_tfrecord_list(feature.field, feature.bytes, field))
+          return false;
       if (!entry.ok() || !feature.ok()) return false;
       fields.push_back(std::move(field));
     }
@@ -90,8 +91,8 @@ class TfRecordFile : public RecordTable {
   explicit TfRecordFile(const ColumnarInput& input) : name_(input.name), bytes_(as_text(input.content)), owner_(input.owner) {
     for (size_t at = 0; at < bytes_.size();) {
       if (bytes_.size() - at < 12) damaged("the head of a record is cut short", at);
-      const auto size = little<uint64_t>(bytes_.substr(at));
-      if (little<uint32_t>(bytes_.substr(at + 8)) != masked_crc(bytes_.substr(at, 8)))
+      const auto size = tfrecord_little<uint64_t>(bytes_.substr(at));
+      if (tfrecord_little<uint32_t>(bytes_.substr(at + 8)) != masked_crc(bytes_.substr(at, 8)))
         damaged("the checksum of a record's length differs: the file is damaged", at);
       if (bytes_.size() - at - 12 < 4 || size > bytes_.size() - at - 16) damaged("a record is cut short", at);
       places_.emplace_back(at + 12, size);
@@ -108,7 +109,7 @@ class TfRecordFile : public RecordTable {
     std::vector<RecordField> fields;
     for (uint64_t r = first; r < first + count; ++r) {
       const auto [at, size] = places_[r];
-      if (little<uint32_t>(bytes_.substr(at + size)) != masked_crc(record(r)))
+      if (tfrecord_little<uint32_t>(bytes_.substr(at + size)) != masked_crc(record(r)))
         damaged("the checksum of a record differs: the file is damaged", at);
       if (!example_) fields = {{.name = "record", .cell = {.kind = Cell::Kind::text, .text = record(r)}}};
       else if (!read_example(record(r), fields)) damaged("a record is no tf.train.Example", at);
@@ -132,7 +133,7 @@ class TfRecordFile : public RecordTable {
 }  // namespace
 
 bool begins_as_tfrecord(std::string_view head) {
-  return head.size() >= 12 && little<uint32_t>(head.substr(8)) == masked_crc(head.substr(0, 8));
+  return head.size() >= 12 && tfrecord_little<uint32_t>(head.substr(8)) == masked_crc(head.substr(0, 8));
 }
 
 std::unique_ptr<ColumnarFile> open_tfrecord(const ColumnarInput& input) { return std::make_unique<TfRecordFile>(input); }

@@ -8,7 +8,7 @@
 namespace perigee::tables::sqlite {
 namespace {
 
-constexpr size_t kMostColumns = 32767;  // SQLite's own bound
+constexpr size_t kMostCreateTableColumns = 32767;  // SQLite's own bound
 
 struct Token {
   enum class Kind : uint8_t { end, word, name, text, symbol };
@@ -125,7 +125,7 @@ std::string literal(Tokens& tokens) {
   return text;
 }
 
-DeclaredColumn column(Tokens& tokens, const std::string& where, bool& key) {
+DeclaredColumn create_table_column(Tokens& tokens, const std::string& where, bool& key) {
   DeclaredColumn declared{.name = tokens.now().text};
   if (tokens.now().kind == Token::Kind::symbol || tokens.now().kind == Token::Kind::end) tokens.damaged();
   tokens.next();
@@ -206,9 +206,9 @@ DeclaredTable create_table(std::string_view sql, const std::string& where) {
     const bool constraint = tokens.now().kind == Token::Kind::word && begins_constraint(tokens);
     bool primary = false;
     if (constraint) table_constraint(tokens, key);
-    else table.columns.push_back(column(tokens, where, primary));
+    else table.columns.push_back(create_table_column(tokens, where, primary));
     if (primary) key.push_back(table.columns.back().name);
-    if (table.columns.size() > kMostColumns) tokens.damaged();
+    if (table.columns.size() > kMostCreateTableColumns) tokens.damaged();
     if (!tokens.take(",")) break;
   }
   if (!tokens.take(")")) tokens.damaged();

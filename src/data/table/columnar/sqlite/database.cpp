@@ -9,8 +9,8 @@
 namespace perigee::tables::sqlite {
 namespace {
 
-constexpr size_t kMostDepth = 64;
-constexpr size_t kMostFields = 65536;
+constexpr size_t kMostDatabaseDepth = 64;
+constexpr size_t kMostDatabaseFields = 65536;
 
 uint64_t big_endian(std::string_view bytes) {
   uint64_t value = 0;
@@ -105,7 +105,7 @@ std::vector<CellRange> Database::ranges(uint32_t root) const {
     path.push_back({number, page(number)});
     if (met[number]) damaged("a tree of the database comes back to a page", path.back().page.begin);
     met[number] = true;
-    if (path.size() > kMostDepth) damaged("a tree of the database is too deep", path.back().page.begin);
+    if (path.size() > kMostDatabaseDepth) damaged("a tree of the database is too deep", path.back().page.begin);
     if (path.back().page.rows() != path.front().page.rows())
       damaged("a tree of the database has pages of two kinds", path.back().page.begin);
   };
@@ -194,7 +194,7 @@ void Database::fields(std::string_view record, uint64_t at, std::vector<Cell>& c
   while (head < head_size) {
     const uint64_t type = next(head_size), size = type < 12 ? kSizes[type] : (type - 12) / 2;
     if (size > record.size() - begin) damaged("a value of the database leads out of its record", at);
-    if (cells.size() >= kMostFields) damaged("a record of the database has too many values", at);
+    if (cells.size() >= kMostDatabaseFields) damaged("a record of the database has too many values", at);
     cells.push_back(field(type, record.substr(begin, size), at, texts));
     begin += size;
   }

@@ -33,7 +33,7 @@ std::vector<Entry> entries_of(const Database& database) {
 }
 
 // The entry that `part` names, or the only table.
-Entry chosen(const Database& database, const std::string& part) {
+Entry sqlite_file_chosen(const Database& database, const std::string& part) {
   std::vector<Entry> tables;
   std::string names;
   size_t count = 0;
@@ -55,12 +55,12 @@ Entry chosen(const Database& database, const std::string& part) {
                                 .hint = "FILE#NAME chooses a table"});
 }
 
-bool has(const std::string& type, std::string_view word) { return type.find(word) != type.npos; }
+bool sqlite_file_has(const std::string& type, std::string_view word) { return type.find(word) != type.npos; }
 
 class SqliteFile : public ColumnarFile {
  public:
   explicit SqliteFile(const ColumnarInput& input) : database_(input.name, input.content, input.owner) {
-    const Entry entry = chosen(database_, input.part);
+    const Entry entry = sqlite_file_chosen(database_, input.part);
     where_ = input.name + ": table '" + entry.name.substr(0, 60) + "'";
     if (entry.root <= 0 || entry.root > UINT32_MAX)
       throw Error(ErrorKind::data, {.where = where_,
@@ -138,8 +138,8 @@ class SqliteFile : public ColumnarFile {
     std::vector<uint8_t> times(count), booleans(count);
     for (size_t c = 0; c < count; ++c) {
       const std::string& type = table_.columns[c].type;
-      times[c] = has(type, "DATE") || has(type, "TIME");
-      booleans[c] = has(type, "BOOL");
+      times[c] = sqlite_file_has(type, "DATE") || sqlite_file_has(type, "TIME");
+      booleans[c] = sqlite_file_has(type, "BOOL");
     }
     const int64_t most = chunk_rows(count);
     int64_t rows = most;
@@ -167,8 +167,8 @@ class SqliteFile : public ColumnarFile {
   }
 
   static Type type_of(const std::string& declared, const KindsSeen& kinds, bool boolean) {
-    const bool real = has(declared, "REAL") || has(declared, "FLOA") || has(declared, "DOUB");
-    const Type found = kinds.type(has(declared, "INT") ? Type::integer : real ? Type::real : Type::text);
+    const bool real = sqlite_file_has(declared, "REAL") || sqlite_file_has(declared, "FLOA") || sqlite_file_has(declared, "DOUB");
+    const Type found = kinds.type(sqlite_file_has(declared, "INT") ? Type::integer : real ? Type::real : Type::text);
     if (found == Type::integer && real) return Type::real;  // 1.0 is stored as 1
     return found == Type::integer && boolean ? Type::boolean : found;
   }

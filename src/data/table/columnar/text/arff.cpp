@@ -9,7 +9,7 @@
 namespace perigee::tables {
 namespace {
 
-constexpr size_t kMostColumns = 65536;
+constexpr size_t kMostArffColumns = 65536;
 
 bool same_word(std::string_view a, std::string_view lower) {
   return a.size() == lower.size() &&
@@ -150,7 +150,7 @@ class ArffFile : public ColumnarFile {
   void attribute(const Line& line, std::string_view rest) {
     Fields fields(name_, line, rest.data(), rest.data() + rest.size());
     ColumnSpec spec{.name = std::string(fields.next("{", true))};
-    if (spec.name.empty() || schema_.columns.size() >= kMostColumns || !numbers_.emplace(spec.name, schema_.columns.size()).second)
+    if (spec.name.empty() || schema_.columns.size() >= kMostArffColumns || !numbers_.emplace(spec.name, schema_.columns.size()).second)
       line.fail(name_, rest.data(), "an attribute has no name, or that of another, or there are too many", spec.name);
     std::map<std::string, int64_t, std::less<>> categories;
     if (fields.take('{')) {

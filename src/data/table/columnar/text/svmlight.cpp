@@ -10,14 +10,14 @@ namespace {
 
 constexpr int64_t kMostFeatures = 65536;
 
-bool is_blank(char c) { return c == ' ' || c == '\t'; }
+bool svmlight_is_blank(char c) { return c == ' ' || c == '\t'; }
 
 // The next word between blanks; false at the end of the line or before a comment.
 bool next_word(const char*& p, const char* end, std::string_view& word) {
-  while (p < end && is_blank(*p)) ++p;
+  while (p < end && svmlight_is_blank(*p)) ++p;
   if (p == end || *p == '#') return false;
   const char* begin = p;
-  while (p < end && !is_blank(*p)) ++p;
+  while (p < end && !svmlight_is_blank(*p)) ++p;
   word = {begin, static_cast<size_t>(p - begin)};
   return true;
 }

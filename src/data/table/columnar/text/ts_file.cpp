@@ -10,7 +10,7 @@ namespace perigee::tables {
 namespace {
 
 constexpr size_t kMostDimensions = 4096;
-constexpr int64_t kMostRows = 16384;  // of a chunk, unless one series has more
+constexpr int64_t kMostTsFileRows = 16384;  // of a chunk, unless one series has more
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -29,7 +29,7 @@ std::vector<std::string_view> words(std::string_view text) {
 }
 
 // A step: its value, NaN and missing where it is "?"; and where it stands in time.
-struct Step {
+struct TsFileStep {
   double value = 0;
   bool missing = false;
   int64_t time = 0;
@@ -58,7 +58,7 @@ class TsFile : public ColumnarFile {
     }
     LineReader lines(text_, part.text.begin, part.text.line);
     Line line;
-    std::vector<std::vector<Step>> series(dimensions_);
+    std::vector<std::vector<TsFileStep>> series(dimensions_);
     for (int64_t s = 0; s < part.text.rows && lines.next(line);) {
       if (is_passed(line.text)) continue;
       const std::string_view label = read_series(line, series);
@@ -105,8 +105,8 @@ class TsFile : public ColumnarFile {
   // Series in chunks; the first says how many dimensions all have, and what a step's place in time is.
   void count(LineReader& lines) {
     Line line;
-    std::vector<std::vector<Step>> series;
-    int64_t number = 0, steps = kMostRows;
+    std::vector<std::vector<TsFileStep>> series;
+    int64_t number = 0, steps = kMostTsFileRows;
     for (size_t begin = lines.at(); lines.next(line); begin = lines.at()) {
       if (is_passed(line.text)) continue;
       if (number == 0) {
@@ -118,7 +118,7 @@ class TsFile : public ColumnarFile {
       }
       // A value and what separates it take two bytes.
       const auto most = static_cast<int64_t>(line.text.size() / 2 / dimensions_ + 1);
-      if (steps + most > kMostRows) chunks_.push_back({{begin, line.number, 0}, number}), steps = 0;
+      if (steps + most > kMostTsFileRows) chunks_.push_back({{begin, line.number, 0}, number}), steps = 0;
       steps += most;
       ++chunks_.back().text.rows;
       ++number;
@@ -148,7 +148,7 @@ class TsFile : public ColumnarFile {
   }
 
   // The dimensions of a line; its label is returned.
-  std::string_view read_series(const Line& line, std::vector<std::vector<Step>>& series) const {
+  std::string_view read_series(const Line& line, std::vector<std::vector<TsFileStep>>& series) const {
     std::string_view rest = line.text;
     for (size_t d = 0; d < dimensions_; ++d) {
       size_t end = 0, depth = 0;
@@ -168,10 +168,10 @@ class TsFile : public ColumnarFile {
     return without_blanks(rest);
   }
 
-  void read_steps(const Line& line, std::string_view text, std::vector<Step>& steps) const {
+  void read_steps(const Line& line, std::string_view text, std::vector<TsFileStep>& steps) const {
     steps.clear();
     while (!text.empty()) {
-      Step step{.time = static_cast<int64_t>(steps.size())};
+      TsFileStep step{.time = static_cast<int64_t>(steps.size())};
       std::string_view value;
       size_t end = 0;
       if (stamps_) {
@@ -200,7 +200,7 @@ class TsFile : public ColumnarFile {
     }
   }
 
-  void add(std::span<const size_t> columns, const Line& line, int64_t number, const std::vector<std::vector<Step>>& series,
+  void add(std::span<const size_t> columns, const Line& line, int64_t number, const std::vector<std::vector<TsFileStep>>& series,
            std::string_view label, Frame& frame) const {
     int64_t category = -1;
     double target = 0;

@@ -13,7 +13,7 @@
 namespace perigee::tables::xlsx {
 namespace {
 
-constexpr size_t kMostColumns = 16384;  // ECMA-376's own bound
+constexpr size_t kMostXlsxFileColumns = 16384;  // ECMA-376's own bound
 
 struct SheetCell {
   size_t column = 0;
@@ -65,9 +65,9 @@ class SheetReader {
     const std::string name = attribute(tag, "r");
     if (name.empty()) return column_++;
     size_t column = 0, i = 0;
-    for (; i < name.size() && name[i] >= 'A' && name[i] <= 'Z' && column < kMostColumns; ++i)
+    for (; i < name.size() && name[i] >= 'A' && name[i] <= 'Z' && column < kMostXlsxFileColumns; ++i)
       column = column * 26 + static_cast<size_t>(name[i] - 'A' + 1);
-    if (i == 0 || column > kMostColumns) fail("a cell's name is none: '" + name.substr(0, 20) + "'", tag.begin);
+    if (i == 0 || column > kMostXlsxFileColumns) fail("a cell's name is none: '" + name.substr(0, 20) + "'", tag.begin);
     if (column - 1 < column_) fail("the cells of a row do not ascend at '" + name.substr(0, 20) + "'", tag.begin);
     column_ = column;
     return column - 1;
@@ -75,7 +75,7 @@ class SheetReader {
 
   void cell(const Tag& open, std::vector<SheetCell>& cells) {
     SheetCell entry{.column = place(open)};
-    if (entry.column >= kMostColumns) fail("a row has too many cells", open.begin);
+    if (entry.column >= kMostXlsxFileColumns) fail("a row has too many cells", open.begin);
     if (open.empty) return;
     const std::string_view xml = book_.sheet();
     const std::string type = attribute(open, "t"), style = attribute(open, "s");
@@ -153,7 +153,7 @@ class XlsxFile : public ColumnarFile {
   Frame read(int64_t chunk, std::span<const size_t> columns) const override {
     const auto& [begin, rows] = chunks_[static_cast<size_t>(chunk)];
     Frame frame{.rows = rows};
-    std::vector<int64_t> place(kMostColumns, -1);
+    std::vector<int64_t> place(kMostXlsxFileColumns, -1);
     for (const size_t c : columns) {
       place[places_[c]] = static_cast<int64_t>(frame.columns.size());
       frame.schema.columns.push_back(schema_.columns[c]);

@@ -12,7 +12,7 @@ std::string_view without_prefix(std::string_view name) {
   return colon == name.npos ? name : name.substr(colon + 1);
 }
 
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool xml_is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 // An entity without & and ;. False: it is none that is known.
 bool append_entity(std::string_view name, std::string& out) {
@@ -68,7 +68,7 @@ bool next_tag(std::string_view xml, size_t& at, Tag& tag) {
     tag.empty = inside.ends_with('/');
     if (tag.empty) inside.remove_suffix(1);
     size_t name = 0;
-    while (name < inside.size() && !is_blank(inside[name])) ++name;
+    while (name < inside.size() && !xml_is_blank(inside[name])) ++name;
     tag.name = without_prefix(inside.substr(0, name));
     tag.attributes = inside.substr(name);
     return true;
@@ -81,8 +81,8 @@ std::string attribute(const Tag& tag, std::string_view name) {
     const size_t equals = rest.find('=');
     if (equals == rest.npos) return "";
     std::string_view key = rest.substr(0, equals);
-    while (!key.empty() && is_blank(key.front())) key.remove_prefix(1);
-    while (!key.empty() && is_blank(key.back())) key.remove_suffix(1);
+    while (!key.empty() && xml_is_blank(key.front())) key.remove_prefix(1);
+    while (!key.empty() && xml_is_blank(key.back())) key.remove_suffix(1);
     const size_t open = rest.find_first_of("\"'", equals);
     const size_t close = open == rest.npos ? rest.npos : rest.find(rest[open], open + 1);
     if (close == rest.npos) return "";
