@@ -48,7 +48,7 @@ local critic_step = pg.compile(pg.value_and_grad(function(p, s, wanted)
   return (wrong * wrong):mean()
 end))
 
--- What the next `horizon` steps of all carts brought.
+-- The next `horizon` steps of all carts: states, pushes, and what is behind each.
 local s, age, rewards = fresh(carts), pg.zeros(carts, 1), {}
 local lately = 10  -- steps that a pole stands, lately
 

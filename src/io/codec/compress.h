@@ -33,7 +33,7 @@ class FileContent {
 
   std::span<const std::byte> bytes() const { return bytes_; }
   bool from_cache() const { return from_cache_; }
-  // Of a mapped file: whole pages of `piece`, a part of bytes(), leave this process's memory until they are read again.
+  // Whole pages of `piece`, a part of bytes(), leave this process's memory until they are read again, where a file is mapped.
   void forget(std::span<const std::byte> piece) const;
 
  private:

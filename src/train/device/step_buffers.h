@@ -62,7 +62,7 @@ class StepBuffers {
   void grow_gathered(const StepWork& work);
 
   StepLayout layout_of(const StepWork& work) const;
-  // What fill() sends of the loss's factors; must outlive this.
+  // fill() sends these factors of the loss, as they are then; must outlive this.
   void take_factors(const LossFactors& factors) { factors_ = &factors; }
   // Writes the batch's rows from `first` on into the slot's host buffer; all but the update's image.
   void fill(const StepSlot& slot, const StepWork& work, const Batch& batch, const StepInfo& info, int64_t first);

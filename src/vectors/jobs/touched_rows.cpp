@@ -8,7 +8,7 @@
 namespace perigee {
 namespace {
 
-// Of what comes `times` times on the mean.
+// To come at all, if it comes `times` times on the mean.
 double chance_of(double times) { return -std::expm1(-times); }
 
 }  // namespace

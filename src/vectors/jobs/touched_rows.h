@@ -1,4 +1,4 @@
-// What a worker changes between two exchanges: most rows of a large vocabulary, or of many documents, stay as they are, and then the codec
+// How much a worker changes between two exchanges: most rows of a large vocabulary, or of many documents, stay as they are, and then the codec
 // `nonzero` sends the others alone.
 #pragma once
 
