@@ -154,9 +154,20 @@ function Source:with_noise(options)
   return source(given)
 end
 
+---@class perigee.MaskedLmOptions
+---@field share? number
+---@field masked? number
+---@field random? number
+---@field mask? integer
+---@field vocabulary? integer
+---@field keep? integer[]
+---@field fresh? boolean
+---@field field? string
+---@field target? string
+
 ---Tokens of a text of which some are hidden, and what they were: pg.data.documents { "reviews", tokenizer = "tokenizer.json", length = 128
 ---}:masked_lm(). The target y has -1 where nothing is to be found, for pg.loss.cross_entropy { ignore = -1 }.
----@param options? { share?: number, masked?: number, random?: number, mask?: integer, vocabulary?: integer, keep?: integer[], fresh?: boolean, field?: string, target?: string }
+---@param options? perigee.MaskedLmOptions
 ---@return perigee.Source
 function Source:masked_lm(options)
   local given = { type = "masked_lm", source = self }

@@ -18,7 +18,7 @@ class NextScores {
   virtual void scores(int row, std::span<double> into) const = 0;
 };
 
-// What every row reads.
+// Numbers that every row reads.
 inline std::vector<int64_t> repeated(const std::vector<int64_t>& numbers, int64_t rows) {
   std::vector<int64_t> all;
   for (int64_t row = 0; row < rows; ++row) all.insert(all.end(), numbers.begin(), numbers.end());

@@ -13,7 +13,7 @@
 
 namespace perigee {
 
-// What a network reads besides the text so far: numbers of each such input, by its name.
+// Numbers of each input that a network reads besides the text so far, by its name.
 using TextMemory = std::map<std::string, std::vector<int64_t>>;
 
 class TextModel {
@@ -34,7 +34,7 @@ class TextModel {
   // It stands where a window begins before the text does: a line break or a blank, where the vocabulary has one.
   int64_t filler() const { return filler_; }
 
-  // What stands before the first unit that is made: the prompt's numbers, or an output's beginning and those. Error(data) for what is not in the
+  // Numbers before the first unit that is made: the prompt's numbers, or an output's beginning and those. Error(data) for what is not in the
   // vocabulary, Error(usage) when there is nothing.
   std::vector<int64_t> numbers(std::string_view prompt, const std::string& where) const;
   // The text that `unit` adds after one that ends as `before` does.

@@ -29,7 +29,7 @@ class TextPairs : public testing::Test {
   TemporaryFolder folder_;
 };
 
-// Of the inputs: unknown 0, a 1, b 2. Of the outputs: unknown 0, x 1, y 2, z 3, beginning and end 4.
+// Inputs: unknown 0, a 1, b 2. Outputs: unknown 0, x 1, y 2, z 3, beginning and end 4.
 TEST_F(TextPairs, AreReadAndForetold) {
   const SourcePtr source = open(R"("inputs": ["a", "aab", "b"], "outputs": ["xx", "xyy", "z"])");
   ASSERT_EQ(source->size(), 3);

@@ -96,7 +96,7 @@ class Server:
 
 
 def scripts_of(folder):
-    for model in sorted((ROOT / "models").glob("*.lua")):
+    for model in sorted(file for place in ("*.lua", "coming_from/*.lua") for file in (ROOT / "models").glob(place)):
         shutil.copy(model, folder)
         yield folder / model.name
     documents = [*ROOT.glob("*.md"), *ROOT.glob("*/*.md")]

@@ -18,7 +18,8 @@ local content = [[{"model":{"type":"WordPiece","vocab":{"[UNK]":0,"caf":1,"##e":
   "special_tokens":{"[CLS]":{"ids":[3]}}}}]]
 
 function tests.sentences_of_a_text()
-  check.equal(table.concat(pg.sentences "Dr. Who came at 5 p.m. on Monday. Nobody knew why!", "|"), "Dr. Who came at 5 p.m. on Monday.|Nobody knew why!")
+  check.equal(table.concat(pg.sentences "Dr. Who came at 5 p.m. on Monday. Nobody knew why!", "|"),
+    "Dr. Who came at 5 p.m. on Monday.|Nobody knew why!")
   check.raises(function() pg.sentences(5) end, "sentences takes a text; got")
 end
 

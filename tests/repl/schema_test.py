@@ -62,7 +62,7 @@ def main():
         failures += bool(wrong)
         print(f"{'not ok' if wrong else 'ok'} {number} {name}" + "".join(f"\n# {line}" for line in wrong), flush=True)
 
-    jobs = {script.stem: described(program, script) for script in sorted((ROOT / "models").glob("*.lua"))}
+    jobs = {script.stem: described(program, script) for script in sorted(file for place in ("*.lua", "coming_from/*.lua") for file in (ROOT / "models").glob(place))}
     for name, job in jobs.items():
         if job is None:
             number += 1

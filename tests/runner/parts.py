@@ -70,7 +70,7 @@ def rehearsal(part, _):
 
 def models(part, _):
     """Every example runs. Data that a model needs and that is not here makes it skip (exit 3), unless PERIGEE_DATA is set."""
-    scripts = sorted((ROOT / "models").glob("*.lua"))
+    scripts = sorted(file for place in ("*.lua", "coming_from/*.lua") for file in (ROOT / "models").glob(place))
     with tempfile.TemporaryDirectory() as out:
         for script in scripts:
             folder = data_folder()

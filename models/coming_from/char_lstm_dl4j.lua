@@ -1,7 +1,7 @@
 -- Deeplearning4j's example GravesLSTMCharModelling: two LSTMs of 200 units with peepholes on Shakespeare, character by character, by truncated
 -- backpropagation through time over 50 steps, XAVIER, L2 and Adam of its version 1.0.0-beta. After training, four samples of 300 characters:
 --
---     perigee train models/char_lstm_dl4j.lua --out runs/graves
+--     perigee train models/coming_from/char_lstm_dl4j.lua --out runs/graves
 --     perigee generate runs/graves --prompt "T" --tokens 300 --seed 1      # and 2, 3, 4
 --
 -- Three things differ. Theirs adds up the loss over steps, ours is their mean: Adam does not see the factor, and L2 is a fiftieth of theirs to
