@@ -20,6 +20,9 @@ namespace {
 
 enum class TlsAlert : uint8_t { close_notify = 0, unexpected_message = 10, bad_record_mac = 20, record_overflow = 22, user_canceled = 90 };
 
+// A key of AES-GCM is good for 2^24.5 full records (RFC 8446, 5.5), and small ones count as much.
+constexpr uint64_t kMostRecords = uint64_t{1} << 24;
+
 // "My next record has my next key", and no wish for one of the other side (RFC 8446, 4.6.3).
 constexpr std::array<std::byte, 5> kKeyUpdate = {std::byte{24}, std::byte{0}, std::byte{0}, std::byte{1}, std::byte{0}};
 
@@ -57,7 +60,7 @@ struct Tls::Impl {
   State state = State::handshake;
   Role role = Role::client;
   size_t handshake_bytes = 0;
-  uint64_t sent_with_key = 0, key_updates = 0;
+  uint64_t sent_with_key = 0, records_with_key = 0, key_updates = 0;
   std::string problem;
   std::array<std::optional<TlsRecords::Secret>, 2> secrets;  // of the client's and the server's records, during the handshake
   std::optional<TlsRecords> sending, receiving;              // when open
@@ -170,7 +173,7 @@ struct Tls::Impl {
   bool renew_sending() {
     if (!put_record(TlsContent::handshake, kKeyUpdate)) return false;
     sending->renew();
-    sent_with_key = 0;
+    sent_with_key = records_with_key = 0;
     ++key_updates;
     return true;
   }
@@ -320,9 +323,11 @@ bool Tls::write(std::span<const std::byte> bytes) {
   ERR_clear_error();
   while (!bytes.empty()) {
     const auto part = bytes.first(std::min(bytes.size(), TlsRecords::kMaxText));
-    if (impl_->sent_with_key + part.size() > impl_->context->rekey_bytes && !impl_->renew_sending()) return false;
+    const bool worn = impl_->sent_with_key + part.size() > impl_->context->rekey_bytes || impl_->records_with_key >= kMostRecords;
+    if (worn && !impl_->renew_sending()) return false;
     if (!impl_->put_record(TlsContent::data, part)) return false;
     impl_->sent_with_key += part.size();
+    ++impl_->records_with_key;
     bytes = bytes.subspan(part.size());
   }
   return true;

@@ -28,10 +28,6 @@ uint64_t equal(uint64_t word, uint64_t cs) {
   return (x - 0x0101010101010101) & ~x & 0x8080808080808080;
 }
 
-bool eight_digits(uint64_t word) {
-  return ((word & 0xF0F0F0F0F0F0F0F0) | (((word + 0x0606060606060606) & 0xF0F0F0F0F0F0F0F0) >> 4)) == 0x3333333333333333;
-}
-
 // How many of the first bytes are digits.
 int leading_digits(uint64_t word) {
   const uint64_t off =

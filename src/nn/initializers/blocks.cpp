@@ -9,7 +9,7 @@ constexpr const char* kBlocksPositional[] = {"values"};
 constexpr Option kBlocksOptions[] = {{"values", "list of numbers", nullptr, "one for each part, in order"}};
 
 // The biases of a recurrent layer's gates are one vector.
-void fill_blocks(const Config& options, const ParameterSpec& spec, uint64_t, std::span<float> values) {
+void fill_blocks(const Config& options, const ParameterSpec&, uint64_t, std::span<float> values) {
   const Json* list = options.raw("values");
   const size_t parts = list != nullptr && list->is_array() ? list->as_array().size() : 0;
   if (parts == 0 || values.size() % parts != 0)
