@@ -251,7 +251,7 @@ std::string little(uint64_t value, size_t bytes) {
 void expect_page(const std::string& bytes, int64_t encoding, parquet::Leaf leaf, const char* text) {
   parquet::Values values;
   try {
-    parquet::read_values(as_bytes(bytes), encoding, leaf, 2, values, {.where = "input", .offset = 4});
+    parquet::read_values(as_bytes(bytes), encoding, leaf, 2, values, {.where = "input", .offset = 4, .room = 1 << 20});
     ADD_FAILURE() << "accepted: " << text;
   } catch (const Error& error) {
     expect_said(error.what(), std::string("input: page at byte 4: ") + text);
@@ -283,7 +283,8 @@ TEST(DamagedTables, FilesOfParquetSayWhatIsWrong) {
               "a row group has far more rows than its bytes can have");
   Column into(Type::integer);
   try {
-    parquet::read_column(as_bytes("PAR1"s), {}, {.values = int64_t{1} << 40}, 1, "input", into);
+    Room room(1 << 20);
+    parquet::read_column(as_bytes("PAR1"s), {}, {.values = int64_t{1} << 40}, 1, {.from = 0, .to = 1}, "input", room, into);
     ADD_FAILURE();
   } catch (const Error& error) {
     expect_said(error.what(), "the column has far more values than its bytes can have");
