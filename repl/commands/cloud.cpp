@@ -30,7 +30,7 @@ void declare_cloud(CLI::App& app) {
       ->required()
       ->check(CLI::IsMember({"up", "ls", "down", "policy", "machine"}));
   app.add_option("what", cloud_options.what, "up, ls, policy: aws; down: a run's name");
-  app.add_option("words", cloud_options.words, "up: behind --, what to run there: train SCRIPT …");
+  app.add_option("words", cloud_options.words, "up: behind --, what to run there: train SCRIPT ...");
   app.add_option("--machines", run.order.count, "how many; each trains")->check(CLI::Range(1, 1000));
   app.add_option("--type", run.order.types, "of machines; of several the first that AWS has")->delimiter(',')->allow_extra_args(false);
   app.add_flag("--spot", run.order.spot, "spare machines: cheaper, and AWS may take them back");
@@ -39,7 +39,7 @@ void declare_cloud(CLI::App& app) {
   app.add_option("--with", run.files, "more files that the script needs")->delimiter(',')->allow_extra_args(false);
   app.add_option("--hours", run.hours, "after which each machine ends itself, whatever happens")->check(CLI::Range(0.1, 720.0));
   app.add_option("--region", run.region, "of AWS; usual: AWS_REGION or the profile's");
-  app.add_option("--image", run.order.image, "ami-…, or resolve:ssm:PARAMETER; usual: Debian 12");
+  app.add_option("--image", run.order.image, "ami-..., or resolve:ssm:PARAMETER; usual: Debian 12");
   app.add_option("--role", run.order.role, "the machines' instance profile, which may use the store");
   app.add_option("--subnet", run.order.subnet, "where they are; usual: the account's default");
   app.add_option("--security-group", run.order.security_group, "must let the machines reach each other's --port");
@@ -59,7 +59,7 @@ void declare_cloud(CLI::App& app) {
 void expect_aws() {
   if (cloud_options.what != "aws")
     refuse_cloud("cloud " + cloud_options.action, "names no cloud",
-                 "`perigee cloud " + cloud_options.action + " aws …`: it is the one there is");
+                 "`perigee cloud " + cloud_options.action + " aws ...`: it is the one there is");
 }
 
 // "4 machines c7i.large (spot) in us-east-1: 0.120 USD an hour, at most 2.88 in 24 hours"

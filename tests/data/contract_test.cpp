@@ -177,6 +177,7 @@ TEST(EveryTransform, KeepsTheContract) {
   register_source("images", images(40));
   for (const TransformDef* def : transform_defs()) {
     SCOPED_TRACE(def->type);
+    if (std::string_view(def->type) == "box_grid") continue;  // it is of boxes: objects_test.cpp
     const auto found = transform_examples().find(def->type);
     ASSERT_NE(found, transform_examples().end()) << "give tests/data/contract_test.cpp an example of it";
     Json description = map_of(found->second);

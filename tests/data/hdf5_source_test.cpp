@@ -5,11 +5,46 @@
 
 #include "src/core/error.h"
 #include "src/data/source.h"
+#include "src/io/file.h"
 #include "tests/data/fixtures.h"
 #include "tests/io/temporary.h"
 
 namespace perigee {
 namespace {
+
+using namespace std::string_literals;
+
+std::string little(uint64_t value, size_t bytes) {
+  std::string text;
+  for (size_t i = 0; i < bytes; ++i, value >>= 8) text += static_cast<char>(value & 0xff);
+  return text;
+}
+
+std::string message(unsigned type, const std::string& content) {
+  return little(type, 2) + little(content.size(), 2) + little(0, 4) + content;
+}
+
+std::string header(const std::string& messages) {
+  return little(1, 4) + little(1, 4) + little(messages.size(), 4) + little(0, 4) + messages;
+}
+
+constexpr uint64_t kRest = 48, kNone = ~uint64_t{0};
+
+// A file whose root has these messages; the rest lies at kRest.
+std::string file_of(const std::string& messages, const std::string& rest = "") {
+  return "\x89HDF\r\n\x1a\n\2\x08\x08\0"s + little(0, 8) + little(kNone, 8) + little(0, 8) + little(kRest + rest.size(), 8) + little(0, 4) +
+         rest + header(messages);
+}
+
+// The set /a of one axis, its elements of 8 bytes; nothing stored: all are zero.
+std::string set_of(uint64_t size, const std::string& type, const std::string& stored = "") {
+  const std::string shape = "\1\1"s + little(0, 6) + little(size, 8);
+  const std::string layout = "\3\1"s + little(stored.empty() ? kNone : kRest, 8) + little(stored.size(), 8);
+  return file_of(message(6, "\1\0\1a"s + little(kRest + stored.size(), 8)),
+                 stored + header(message(1, shape) + message(3, type) + message(8, layout)));
+}
+
+const std::string kUnsigned = little(0x10, 4) + little(8, 4) + little(0, 2) + little(64, 2), kText = little(0x13, 4) + little(8, 4);
 
 class Hdf5Source : public testing::Test {
  protected:
@@ -58,6 +93,20 @@ TEST_F(Hdf5Source, BytesOfSeveralDimensionsAreImages) {
 TEST_F(Hdf5Source, SaysWhatIsWrong) {
   EXPECT_NE(refusal(R"(,"x":"/xx")").find("names a data set that"), std::string::npos);
   EXPECT_NE(refusal(R"(,"x":"/x","y":"/g/z")").find("another number of examples"), std::string::npos);
+}
+
+TEST_F(Hdf5Source, SaysWhatIsNoArrayOfNumbers) {
+  const auto expect = [&](const std::string& file, const char* says) {
+    write_file(folder_ / "a.h5", as_bytes(file));
+    const std::string text = refusal("");
+    EXPECT_NE(text.find(says), std::string::npos) << text;
+  };
+  expect(set_of(2, kUnsigned, little(1, 8) + little(uint64_t{1} << 62, 8)), "accepted");
+  expect(file_of(""), "the HDF5 file has no data set at its root");
+  expect(set_of(0, kUnsigned), "the data set is empty, or larger than memory may be");
+  expect(set_of(uint64_t{1} << 40, kUnsigned), "the data set is no array of numbers that is read; got it claims to be far larger");
+  expect(set_of(2, kText, little(0, 16)), "the data set is no array of numbers that is read");
+  expect(set_of(2, kUnsigned, little(1, 8) + little(uint64_t{1} << 63, 8)), "a number does not fit 64 bits with a sign");
 }
 
 }  // namespace

@@ -281,11 +281,14 @@ TEST_F(Objects, SayWhatIsWrong) {
   };
   const std::string header = "file,left,top,right,bottom,class\n";
   has(refusal(R"({"type":"objects","folder":"p","size":8})"), "'boxes' and 'masks' are missing");
+  has(refusal(R"({"type":"objects","folder":"p","size":8})"), "one of them, or both; without: pg.data.images");
   has(refusal(R"({"type":"objects","folder":"p","size":8,"boxes":"b.csv","most":3})"), "is less than the boxes of 'a.png'");
   has(with("w.csv", header + "b.png,1,2,3,4,cat\n"), "names a picture that is not in the folder; got 'b.png'");
   has(with("w.csv", header + "a.png,1,2,1,4,cat\n"), "w.csv:2: this is no box");
   has(with("w.csv", header + "a.png,1,2,x,4,cat\n"), "this is no box; got 'x'");
+  has(with("w.csv", header + "a.png,1,2,3,2,cat\n"), "left < right and top < bottom, in pixels");
   has(with("w.csv", "file,left,top,right,bottom\na.png,1,2,3,4\n"), "the table of boxes has no column 'class'");
+  has(with("w.csv", "file,left,top,right,bottom\na.png,1,2,3,4\n"), "file, left, top, right, bottom, class");
   has(with("w.json", "{}\n{}\n"), "this is no JSON of COCO");
   has(with("w.json", "{}"), "COCO's JSON has no list 'images'");
   has(with("w.json", R"({"images":[],"categories":[]})"), "COCO's JSON has no list 'annotations'");
@@ -294,10 +297,13 @@ TEST_F(Objects, SayWhatIsWrong) {
       "annotations[1]: the annotation is of no known image or category, or has no box");
   has(refusal(R"({"type":"objects","folder":"p","size":8,"boxes":"b.csv","classes":["cat","cow"]})"),
       "the class of the box is none of the classes; got 'dog'");
-  has(refusal(R"({"type":"map","source":)" + plain() + R"(,"transforms":[{"type":"rand_augment"}]})"),
-      "moves pictures, and what lies on them cannot follow");
-  has(refusal(R"({"type":"map","source":)" + plain() + R"(,"transforms":[{"type":"box_grid","field":"x","size":3,"classes":2}]})"),
-      "has no boxes");
+  const std::string moved = refusal(R"({"type":"map","source":)" + plain() + R"(,"transforms":[{"type":"rand_augment"}]})");
+  has(moved, "moves pictures, and what lies on them cannot follow");
+  has(moved, "flip, crop, shift, rotate, affine, perspective, resize or resized_crop");
+  const std::string gridded =
+      refusal(R"({"type":"map","source":)" + plain() + R"(,"transforms":[{"type":"box_grid","field":"x","size":3,"classes":2}]})");
+  has(gridded, "has no boxes");
+  has(gridded, "the field boxes of pg.data.objects");
   std::string many = header;
   for (int i = 0; i <= 65536; ++i) many += "a.png,1,2,3,4,k" + std::to_string(i) + "\n";
   has(with("w.csv", many), "the boxes have too many classes");

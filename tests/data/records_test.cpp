@@ -81,8 +81,8 @@ TEST(Records, AreTheExamplesOfEverySource) {
     SCOPED_TRACE(type);
     const SourcePtr source = open(description, folder.path());
     const std::string out = folder / ("of-" + type);
-    // Digits are drawn anew in each epoch.
-    if (description.dump().find("digits") != std::string::npos) {
+    // Digits, and which words are hidden, are drawn anew in each epoch.
+    if (description.dump().find("digits") != std::string::npos || type == "masked_lm") {
       EXPECT_NE(message_of([&] { prepare_records(*source, description, out, {}); }).find("others in each epoch"), std::string::npos);
       continue;
     }

@@ -92,6 +92,8 @@ def write_tables(folder):
     table("badtest.csv", 20, lambda i: ["red.", "green."][i % 2])
     table("number.csv", 60, lambda i: f"{i / 7:.4f}")
     table("semicolon.csv", 60, lambda i: str(i % 2), ";")
+    (folder / "odd name.csv").write_text("a\n1\n")
+    (folder / "comma.csv").write_text('a,b\n"0,5",1\n')
     (folder / "decimal.csv").write_text("a;b;y\n" + "".join(f"{i},5;{i},25;{i % 2}\n" for i in range(20)))
     (folder / "gaps.csv").write_text("a,b,y\n" + "".join(f"{i if i != 7 else ''},{i / 3:.3f},{i % 2}\n" for i in range(20)))
     (folder / "header.csv").write_text("a,b,y\n")

@@ -92,11 +92,11 @@ def refusals(env):
 
 def source(env):
     """A source of a job."""
-    pathlib.Path("job.lua").write_text("""
+    pathlib.Path("job.lua").write_text("""local pg = require "perigee"
 train = pg.data.table { 'odbc:DSN=shop#SELECT price, id FROM "or""ders" WHERE price IS NOT NULL', steps = { { normalize = "*" } }, target = "id" }
-print(train)
+print(#train)
 """)
-    done = subprocess.run([PROGRAM, "job.lua"], capture_output=True, timeout=120, env=env, text=True, check=False)
+    done = subprocess.run([PROGRAM, "-e", "dofile 'job.lua'"], capture_output=True, timeout=120, env=env, text=True, check=False)
     assert done.returncode == 0 and "2400" in done.stdout, (done.stdout, done.stderr)
 
 

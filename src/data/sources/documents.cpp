@@ -145,11 +145,7 @@ void choose_part(const Config& config, Documents& documents, bool training) {
 void split_sentences(Documents& documents) {
   std::vector<Document> parts;
   for (const Document& document : documents.list)
-    for (const std::string_view sentence : sentences_of(document.text)) {
-      parts.push_back({document.place, sentence, document.label});
-      if (parts.size() > kMaxDocuments)
-        throw Error(ErrorKind::resources, {.where = documents.where, .what = "the documents have too many sentences"});
-    }
+    for (const std::string_view sentence : sentences_of(document.text)) parts.push_back({document.place, sentence, document.label});
   if (parts.empty()) throw Error(ErrorKind::data, {.where = documents.where, .what = "the documents have no sentence"});
   documents.list = std::move(parts);
 }

@@ -98,8 +98,6 @@ class MaskedTokens final : public DataSource, public StreamedSource {
     if (!numbers && !config.has("vocabulary"))
       config.fail("vocabulary", "is missing", "", "how many tokens there are, since the source inside is no text that says it");
     tokens_ = config.has("vocabulary") ? config.integer_in("vocabulary", 1, kMostTokens) : numbers->size();
-    if (tokens_ > kMostTokens)
-      config.fail("source", "has too many tokens", std::to_string(tokens_), "at most " + std::to_string(kMostTokens));
     const TokenizerPtr tokenizer = numbers ? numbers->tokenizer() : TokenizerPtr();
     if (tokenizer)
       for (int64_t id = 0; id < tokens_; ++id)

@@ -11,7 +11,7 @@ def cloud(name, args, place, cause, hint="", fix=None, **more):
 
 
 CASES = [
-    cloud("a cloud that there is not", ("cloud", "ls", "azure"), "cloud ls", "names no cloud", "`perigee cloud ls aws …`"),
+    cloud("a cloud that there is not", ("cloud", "ls", "azure"), "cloud ls", "names no cloud", "`perigee cloud ls aws ...`"),
     cloud("machines of no run", ("cloud", "down"), "cloud down", "names no run", "--all ends the machines of every run"),
     cloud("a price without anybody to agree", ("cloud", "up", "aws", "--store", "s3://bucket/runs", "--", "train", "kept.lua"), "cloud up",
           "nobody can be asked whether this price is right", "--yes agrees"),
@@ -24,6 +24,8 @@ CASES = [
           "a .deb or .whl"),
     cloud("a region that is no name", (*UP, "--region", "us east", "--", "train", "kept.lua"), "--region", "is no name; got 'us east'",
           "letters, digits and dashes"),
+    cloud("a file with a blank in its name", (*UP, "--with", "odd name.csv", "--", "train", "kept.lua"), "odd name.csv",
+          "has a letter that file names of a run cannot have", "rename it"),
     cloud("a file twice", (*UP, "--with", "kept.lua", "--", "train", "kept.lua"), "kept.lua", "another file of the run has this name",
           "rename one of them"),
     cloud("a server that is no address", ("cloud", "ls", "aws"), "AWS_ENDPOINT_URL_EC2", "is no address; got 'nowhere'",

@@ -129,6 +129,13 @@ CASES = [
     prompt("a transform that is not called", f"x = {ARRAYS} x:map {{ pg.transform.flip }}", "map: transform 1 is a function", "pg.transform.flip {}",
            ("transform.flip }", "transform.flip {} }")),
     prompt("augmentation by an option", 'pg.data.images { "shared", size = 4, augment = true }', "has no option 'augment'", "source:map {", (", augment = true", "")),
+    prompt("sentences of a number", "pg.sentences(3)", "sentences takes a text; got", "", place=""),
+    script("masked tokens in their own field", "trial.lua:", "'target' is the field itself; got 'x'", "the name of another field",
+           train='pg.data.text { "kept.lua", context = 8 }:masked_lm { field = "x", target = "x" }'),
+    script("masked numbers that are no tokens", "trial.lua:", "'field' has no tokens", "i64 numbers of a text: pg.data.text, pg.data.documents",
+           train='pg.data.csv { "two.csv", target = "y" }:masked_lm { target = "z" }'),
+    command("decimal commas in what is foretold", ("predict", "kept", "comma.csv"), "comma.csv", "this is no number; got '0,5'",
+            "write its decimals behind a point, as the training data have them", after=KEPT),
     # the command line
     command("nothing to predict", ("predict", "kept"), "`perigee predict`", "needs an argument more: files, images (JPEG, PNG), tables", after=KEPT),
     command("no model to judge", ("eval",), "`perigee eval`", "needs an argument more: model, a model file"),
