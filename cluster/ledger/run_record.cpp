@@ -182,9 +182,7 @@ std::string record_round(int64_t round, uint64_t hash, int64_t examples_after, i
       {{"round", round}, {"hash", hex_digest(hash)}, {"examples", examples_after}, {"workers", workers}, {"merged", std::move(shares)}});
 }
 
-RunRecord read_record(std::string_view text, const std::string& where) {
-  RunRecord record;
-  Json beginning;
+void for_each_record_line(std::string_view text, const std::string& where, const std::function<void(const Config& line)>& take) {
   for (int64_t number = 1;; ++number) {
     const size_t end = text.find('\n');
     if (end == std::string_view::npos) break;  // the end, or torn
@@ -197,10 +195,18 @@ RunRecord read_record(std::string_view text, const std::string& where) {
     }
     text.remove_prefix(end + 1);
     const Config line(json, place, ErrorKind::data);
-    if (beginning.is_null() || line.has("record")) read_beginning(json, line, &beginning, &record);
+    take(line);
+  }
+}
+
+RunRecord read_record(std::string_view text, const std::string& where) {
+  RunRecord record;
+  Json beginning;
+  for_each_record_line(text, where, [&](const Config& line) {
+    if (beginning.is_null() || line.has("record")) read_beginning(line.json(), line, &beginning, &record);
     else if (line.has("restored")) restore(line, &record);
     else record.rounds.push_back(read_round(line, record));
-  }
+  });
   if (beginning.is_null())
     throw Error(ErrorKind::data,
                 {.where = where, .what = "is no record of a run", .hint = "`perigee train --record` writes one, of an asynchronous run"});

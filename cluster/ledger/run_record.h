@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,8 @@
 #include "src/core/json.h"
 
 namespace perigee {
+
+class Config;
 
 struct RecordedShare {
   WorkerId worker = 0;
@@ -42,6 +45,8 @@ std::string record_begin(const Welcome& welcome, const std::string& isa);
 std::string record_restored(int64_t round, uint64_t hash);
 std::string record_round(int64_t round, uint64_t hash, int64_t examples_after, int64_t workers, const std::vector<Arrival>& merged);
 
+// Lines of JSON, one after the other; a last one without its end is left out. Error(data) for what is no JSON.
+void for_each_record_line(std::string_view text, const std::string& where, const std::function<void(const Config& line)>& take);
 // A last line without its end is left out. Error(data) for anything else that is no record, or one with a gap.
 RunRecord read_record(std::string_view text, const std::string& where);
 

@@ -4,8 +4,10 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "cluster/ledger/ranges.h"
+#include "cluster/ledger/run_record.h"
 #include "src/core/config.h"
 #include "src/core/error.h"
 #include "src/core/host_isa.h"
@@ -188,21 +190,11 @@ void TrainerRecord::applied(int64_t round, uint64_t hash, int64_t at) {
 
 TrainerLog read_trainer_log(std::string_view text, const std::string& where) {
   TrainerLog log{.where = where};
-  for (int64_t number = 1;; ++number) {
-    const size_t end = text.find('\n');
-    if (end == std::string_view::npos) break;  // the end, or torn
-    const std::string place = where + ":" + std::to_string(number);
-    Json json;
-    try {
-      json = Json::parse(text.substr(0, end), place);
-    } catch (const Error& error) {
-      throw Error(ErrorKind::data, {.where = place, .what = error.what()});
-    }
-    text.remove_prefix(end + 1);
-    const Config line(json, place, ErrorKind::data);
-    if (number == 1) read_head(line, &log);
+  bool begun = false;
+  for_each_record_line(text, where, [&](const Config& line) {
+    if (!std::exchange(begun, true)) read_head(line, &log);
     else log.steps.push_back(read_step(line));
-  }
+  });
   if (log.worker == 0) throw Error(ErrorKind::data, {.where = where, .what = "is no record of a worker"});
   return log;
 }

@@ -42,25 +42,37 @@ int image_png_orientation_of(std::span<const std::byte> bytes) {
   return 1;
 }
 
+// A PNG from its header to its pixels, freed at the end.
+struct PngReading {
+  explicit PngReading(const std::string& path) : where(path) { header.version = PNG_IMAGE_VERSION; }
+  ~PngReading() { png().free(&header); }
+  PngReading(const PngReading&) = delete;
+  PngReading& operator=(const PngReading&) = delete;
+
+  void begin(std::span<const std::byte> bytes) {
+    if (!png().begin(&header, bytes.data(), bytes.size())) fail();
+  }
+  void finish(Picture& image, png_byte* colours) {
+    const png_color black = {0, 0, 0};
+    if (!png().finish(&header, &black, image.pixels.data(), 0, colours) || header.warning_or_error != 0) fail();
+  }
+  [[noreturn]] void fail() const { image_fails(where, std::string("the PNG is damaged: ") + header.message); }
+
+  png_image header = {};
+  const std::string& where;
+};
+
 }  // namespace
 
 void decode_png(std::span<const std::byte> bytes, const std::string& where, Picture& image) {
-  const Png& library = png();
-  png_image header = {};
-  header.version = PNG_IMAGE_VERSION;
-  struct End {
-    const Png& library;
-    png_image& header;
-    ~End() { library.free(&header); }
-  } end{library, header};
-  if (!library.begin(&header, bytes.data(), bytes.size())) image_fails(where, std::string("the PNG is damaged: ") + header.message);
+  PngReading reading(where);
+  reading.begin(bytes);
+  png_image& header = reading.header;
   const bool colours = image.channels == 3 || (header.format & PNG_FORMAT_FLAG_COLOR) != 0;
   header.format = colours ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
   header.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // else libpng takes 16 bits for linear light and brightens them
   make_room(image, where, header.width, header.height, bytes.size(), colours ? 3 : 1);
-  const png_color black = {0, 0, 0};
-  if (!library.finish(&header, &black, image.pixels.data(), 0, nullptr) || header.warning_or_error != 0)
-    image_fails(where, std::string("the PNG is damaged: ") + header.message);
+  reading.finish(image, nullptr);
   if (colours) pack_pixels(image, 3);
   turn_upright(image, image_png_orientation_of(bytes));
 }
@@ -71,22 +83,14 @@ void decode_classes(std::span<const std::byte> bytes, const std::string& where, 
   const bool palette = at(kColourType) == 3;
   if (image_kind(bytes) != ImageKind::png || !(palette || (at(kColourType) == 0 && at(kDepth) == 8)))
     throw Error(ErrorKind::data, {.where = where, .what = "the mask is no PNG of classes", .expected = "grey of 8 bits, or a palette"});
-  const Png& library = png();
-  png_image header = {};
-  header.version = PNG_IMAGE_VERSION;
-  struct End {
-    const Png& library;
-    png_image& header;
-    ~End() { library.free(&header); }
-  } end{library, header};
-  if (!library.begin(&header, bytes.data(), bytes.size())) image_fails(where, std::string("the PNG is damaged: ") + header.message);
+  PngReading reading(where);
+  reading.begin(bytes);
+  png_image& header = reading.header;
   header.format = palette ? PNG_FORMAT_RGB_COLORMAP : PNG_FORMAT_GRAY;
   image.channels = 1;
   make_room(image, where, header.width, header.height, bytes.size(), 1);
   png_byte colours[256 * 3];
-  const png_color black = {0, 0, 0};
-  if (!library.finish(&header, &black, image.pixels.data(), 0, palette ? colours : nullptr) || header.warning_or_error != 0)
-    image_fails(where, std::string("the PNG is damaged: ") + header.message);
+  reading.finish(image, palette ? colours : nullptr);
 }
 
 Bytes encode_png(const Picture& image, const std::string& where) {
