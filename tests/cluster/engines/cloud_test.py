@@ -295,7 +295,11 @@ def refused_orders():
         answer_with(case, lambda words: None)
         process = case.up("job.json", machines=1, AWS_ACCESS_KEY_ID=cloud.moto.poor_keys[0], AWS_SECRET_ACCESS_KEY=cloud.moto.poor_keys[1],
                           options=("--region", "eu-west-1"))
+        assert process.wait() == 6 and "access is denied" in process.stderr(), process.tail()
+        answer_with(case, lambda words: error_answer("UnauthorizedOperation", "You are not authorized.") if words.get("Action") == "RunInstances" else None)
+        process = case.up("job.json", machines=1)
         assert process.wait() == 6 and "prints the permissions that are needed" in process.stderr(), process.tail()
+        answer_with(case, lambda words: None)
         process = case.up("job.json", machines=1, options=("--subnet", "subnet-nothere"))
         assert process.wait() == 2 and "refuses RunInstances" in process.stderr() and "check the options it names" in process.stderr(), process.tail()
         case.none_left()
