@@ -4,7 +4,6 @@
 #include <cctype>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -15,6 +14,7 @@
 #include "cluster/launch/secret.h"
 #include "src/core/error.h"
 #include "src/core/json.h"
+#include "src/core/replace_all.h"
 #include "src/core/warning.h"
 #include "src/io/file.h"
 #include "src/io/store/store.h"
@@ -48,7 +48,7 @@ keys=$(ask "$(ask)")
 field() { sed -n "s/.*\"$1\" *: *\"\([^\"]*\)\".*/\1/p" <<< "$keys"; }
 curl -sf --retry 5 --aws-sigv4 aws:amz:@REGION@:s3 --user "$(field AccessKeyId):$(field SecretAccessKey)" \
   -H "x-amz-security-token: $(field Token)" -H "x-amz-content-sha256: UNSIGNED-PAYLOAD" \
-  -o @PACKAGE@ ${AWS_ENDPOINT_URL:-https://s3.@REGION@.amazonaws.com}/@BUCKET_AND_KEY@/files/@PACKAGE@ || exit 1
+  -o @PACKAGE@ ${AWS_ENDPOINT_URL:-https://s3.@REGION@.amazonaws.com}/@PACKAGE_KEY@ || exit 1
 @HOW@)sh";
 constexpr const char* kInstallDeb = "apt-get update -q; apt-get install -q -y ./@PACKAGE@ || exit 1\n";
 constexpr const char* kInstallWheel =
@@ -77,10 +77,6 @@ constexpr const char* kCallerPolicy = R"({
   ]
 }
 )";
-
-void replace_all(std::string* text, const std::string& from, const std::string& to) {
-  for (size_t at = text->find(from); at != std::string::npos; at = text->find(from, at + to.size())) text->replace(at, from.size(), to);
-}
 
 std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
@@ -120,17 +116,17 @@ void take_files(CloudRun* run) {
     const std::string name = file_name(file);
     if (!shell_word(name) || name.starts_with('.'))
       refuse_cloud_run(file, "has a letter that file names of a run cannot have", name, "rename it");
-    if (std::find(names.begin(), names.end(), name) != names.end() || name == "secret")
+    if (std::find(names.begin(), names.end(), name) != names.end() || name == kSecretFile || name == kOutputFile)
       refuse_cloud_run(file, "another file of the run has this name", name, "rename one of them");
     names.push_back(name);
   }
 }
 
 void write_folder(const CloudRun& run) {
-  const std::string folder = run.folder();
-  for (const std::string& file : run.files) write_file(folder + "/files/" + file_name(file), MappedFile(file).bytes());
-  if (!run.package.empty()) write_file(folder + "/files/" + file_name(run.package), MappedFile(run.package).bytes());
-  write_file(folder + "/secret", as_bytes(Secret::random().text()));
+  const CloudFolder folder = run.folder();
+  for (const std::string& file : run.files) write_file(folder.file(file_name(file)), MappedFile(file).bytes());
+  if (!run.package.empty()) write_file(folder.file(file_name(run.package)), MappedFile(run.package).bytes());
+  write_file(folder.secret(), as_bytes(Secret::random().text()));
   Json json = Json::object(), words = Json::array(), files = Json::array();
   for (const std::string& word : run.words) words.push(word);
   for (const std::string& file : run.files) files.push(file_name(file));
@@ -138,11 +134,7 @@ void write_folder(const CloudRun& run) {
   json.set("files", std::move(files));
   json.set("machines", run.order.count);
   json.set("port", run.port);
-  write_file(folder + "/run.json", as_bytes(json.dump(2)));
-}
-
-std::string cloud_run_text_at(const std::string& path) {
-  return stat_stored(path).kind == StoredKind::file ? std::string(as_text(read_file(path, 1 << 20))) : "";
+  write_file(folder.order(), as_bytes(json.dump(2)));
 }
 
 size_t running(const std::vector<Machine>& machines) {
@@ -172,25 +164,19 @@ void end_all(const std::string& run, Machines* machines) {
 
 void clean_up(const CloudRun& run, Machines* machines) {
   end_all(run.order.run, machines);
-  remove_stored(run.folder() + "/secret");
+  remove_stored(run.folder().secret());
 }
 
 // Pieces of machine 0's output, in turn.
 class Shown {
  public:
-  Shown(std::string folder, const std::function<void(std::string_view)>& show) : folder_(std::move(folder)), show_(show) {}
+  Shown(CloudFolder folder, const std::function<void(std::string_view)>& show) : folder_(std::move(folder)), show_(show) {}
   void more() {
-    for (;; ++next_) {
-      char name[16];
-      std::snprintf(name, sizeof name, "%08d", next_);
-      const std::string piece = cloud_run_text_at(folder_ + "/log/" + name);
-      if (piece.empty()) return;
-      show_(piece);
-    }
+    for (std::string piece; !(piece = text_in_store(folder_.output(next_))).empty(); ++next_) show_(piece);
   }
 
  private:
-  const std::string folder_;
+  const CloudFolder folder_;
   const std::function<void(std::string_view)>& show_;
   int next_ = 1;
 };
@@ -205,7 +191,7 @@ class Watch {
   std::optional<int> look() {
     const bool gone = CloudRunClock::now() - begun_ > kBeginWithin && running(machines_->list(run_.order.run)) == 0;
     shown_.more();
-    if (const std::string result = cloud_run_text_at(run_.folder() + "/result"); !result.empty()) {
+    if (const std::string result = text_in_store(run_.folder().result()); !result.empty()) {
       shown_.more();
       show_(result.substr(std::min(result.size(), result.find('\n') + 1)));  // why it could not begin
       return static_cast<int>(std::strtol(result.c_str(), nullptr, 10));
@@ -217,13 +203,13 @@ class Watch {
  private:
   [[noreturn]] void fail() {
     for (int i = 1; i < run_.order.count; ++i)
-      if (const std::string failed = cloud_run_text_at(run_.folder() + "/failed-" + std::to_string(i)); !failed.empty())
+      if (const std::string failed = text_in_store(run_.folder().failed(i)); !failed.empty())
         warn("machine " + std::to_string(i) + ": " + failed.substr(failed.find('\n') + 1));
     throw Error(ErrorKind::cluster, {.where = run_.order.run,
                                      .what = "all machines are gone, and machine 0 left no result",
                                      .got = "",
                                      .hint = "go on from the last checkpoint: `perigee cloud up … -- train " + run_.words[1] +
-                                             " --resume " + run_.folder() + "/run`"});
+                                             " --resume " + run_.folder().run() + "`"});
   }
 
   const CloudRun& run_;
@@ -239,7 +225,7 @@ int watch(const CloudRun& run, Machines* machines, const std::function<void(std:
   CloudRunClock::time_point stopped = CloudRunClock::time_point::max(), reached = CloudRunClock::now();
   for (;; std::this_thread::sleep_for(kCloudRunLookEvery)) {
     if (stop && stopped == CloudRunClock::time_point::max()) {
-      write_file(run.folder() + "/stop", as_bytes(std::string_view("stop\n")));
+      write_file(run.folder().stop(), as_bytes(std::string_view("stop\n")));
       stopped = CloudRunClock::now();
     }
     try {
@@ -279,7 +265,7 @@ void check_cloud_run(CloudRun* run) {
   run->order.run = plain.substr(0, 40) + "-" + Secret::random().hex().substr(0, 10);
   run->order.until = time_text(std::time(nullptr) + static_cast<std::time_t>(run->hours * 3600));
   if (std::find(run->words.begin(), run->words.end(), "--resume") == run->words.end())
-    for (const std::string& word : {std::string("--out"), run->folder() + "/run"}) run->words.push_back(word);
+    for (const std::string& word : {std::string("--out"), run->folder().run()}) run->words.push_back(word);
   run->order.user_data = user_data_of(*run);
 }
 
@@ -288,23 +274,23 @@ std::string user_data_of(const CloudRun& run) {
   const std::string package = file_name(run.package);
   if (!run.package.empty()) {
     install = kInstall;
-    replace_all(&install, "@HOW@", run.package.ends_with(".deb") ? kInstallDeb : kInstallWheel);
+    replace_all(install, "@HOW@", run.package.ends_with(".deb") ? kInstallDeb : kInstallWheel);
   }
-  replace_all(&text, "@INSTALL@", install);
+  replace_all(text, "@INSTALL@", install);
   for (const auto& [from, to] : {std::pair<const char*, std::string>{"@RUN@", run.order.run},
                                  {"@MINUTES@", std::to_string(std::max(5L, std::lround(run.hours * 60)))},
                                  {"@REGION@", run.region},
-                                 {"@FOLDER@", run.folder()},
-                                 {"@BUCKET_AND_KEY@", run.folder().substr(5)},
+                                 {"@FOLDER@", run.folder().address()},
+                                 {"@PACKAGE_KEY@", run.folder().file(package).substr(std::string_view("s3://").size())},
                                  {"@PACKAGE@", package}})
-    replace_all(&text, from, to);
+    replace_all(text, from, to);
   return text;
 }
 
 std::string cloud_policy(const std::string& bucket, bool of_machines) {
   std::string text = of_machines ? kMachinePolicy : kCallerPolicy;
-  replace_all(&text, "@BUCKET@", bucket);
-  replace_all(&text, "@BUCKET_ALONE@", bucket.substr(0, bucket.find('/')));
+  replace_all(text, "@BUCKET@", bucket);
+  replace_all(text, "@BUCKET_ALONE@", bucket.substr(0, bucket.find('/')));
   return text;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/cloud/cloud_folder.h"
 #include "cluster/cloud/machines.h"
 
 namespace perigee {
@@ -20,7 +21,7 @@ struct CloudRun {
   int port = 7700;
   MachineOrder order;  // without run, until and user_data
 
-  std::string folder() const { return store + "/" + order.run; }
+  CloudFolder folder() const { return CloudFolder(store + "/" + order.run); }
 };
 
 // Error(usage) for what cannot be meant; gives the run its name.

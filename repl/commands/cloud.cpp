@@ -98,14 +98,14 @@ int up() {
   }
   if (!agreed()) return 0;
   watch_signals("\nperigee: the machines write a checkpoint and end; once more leaves them alone: `perigee cloud ls aws`\n");
-  std::printf("run %s; its folder is %s\n", run.order.run.c_str(), run.folder().c_str());
+  std::printf("run %s; its folder is %s\n", run.order.run.c_str(), run.folder().address().c_str());
   std::fflush(stdout);
   const auto show = [](std::string_view text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
   const int code = run_in_cloud(run, &machines, show, stop_requested());
-  std::printf("all machines have ended; checkpoints and output are in %s\n", run.folder().c_str());
+  std::printf("all machines have ended; checkpoints and output are in %s\n", run.folder().address().c_str());
   return stop_requested() ? stop_exit_code() : code;
 }
 

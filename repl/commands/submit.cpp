@@ -10,6 +10,7 @@
 #include "repl/commands/command.h"
 #include "repl/commands/submit/templates.h"
 #include "src/core/error.h"
+#include "src/core/replace_all.h"
 #include "src/io/file.h"
 
 namespace perigee {
@@ -98,10 +99,6 @@ std::string submit_indented(const std::string& script) {
   return text;
 }
 
-void replace_all(std::string* text, const std::string& from, const std::string& to) {
-  for (size_t at = text->find(from); at != std::string::npos; at = text->find(from, at + to.size())) text->replace(at, from.size(), to);
-}
-
 int run_submit() {
   const auto chosen =
       std::find_if(std::begin(submit_options.counts), std::end(submit_options.counts), [](int64_t count) { return count > 0; });
@@ -117,7 +114,7 @@ int run_submit() {
   for (const auto& [where, word] :
        {std::pair{"the script's name", submit_options.script}, {"--image", submit_options.image}, {"--program", submit_options.program}})
     expect_plain(where, word);
-  if (text.find("@TEXT@") != std::string::npos) replace_all(&text, "@KEY@", Secret::random().hex());
+  if (text.find("@TEXT@") != std::string::npos) replace_all(text, "@KEY@", Secret::random().hex());
   for (const auto& [from, to] : {std::pair{"@NAME@", submit_options.name},
                                  {"@N@", std::to_string(*chosen)},
                                  {"@SCRIPT@", submit_options.script},
@@ -127,9 +124,9 @@ int run_submit() {
                                  {"@CPUS@", std::to_string(submit_options.cpus)},
                                  {"@MEMORY_MB@", std::to_string(submit_options.memory_mb)},
                                  {"@MEMORY_GB@", std::to_string(std::max<int64_t>(1, (submit_options.memory_mb + 1023) / 1024))}})
-    replace_all(&text, from, to);
+    replace_all(text, from, to);
   if (text.find("@TEXT@") != std::string::npos)
-    replace_all(&text, "@TEXT@", submit_indented(submit_options.script));  // last: the script may say anything
+    replace_all(text, "@TEXT@", submit_indented(submit_options.script));  // last: the script may say anything
   return std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/core/replace_all.h"
 #include "src/core/utf8.h"
 #include "src/text/normalizers.h"
 #include "src/text/pattern_match.h"
@@ -10,11 +11,6 @@ namespace perigee {
 namespace {
 
 using Tokens = std::vector<std::string>;
-
-void replace_all(std::string& text, std::string_view what, std::string_view with) {
-  if (what.empty()) return;
-  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + with.size())) text.replace(at, what.size(), with);
-}
 
 void clean_up(std::string& text) {
   constexpr std::string_view kPairs[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},

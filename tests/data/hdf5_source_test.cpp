@@ -7,6 +7,7 @@
 #include "src/data/source.h"
 #include "src/io/file.h"
 #include "tests/data/fixtures.h"
+#include "tests/io/hdf5_bytes.h"
 #include "tests/io/temporary.h"
 
 namespace perigee {
@@ -14,27 +15,7 @@ namespace {
 
 using namespace std::string_literals;
 
-std::string little(uint64_t value, size_t bytes) {
-  std::string text;
-  for (size_t i = 0; i < bytes; ++i, value >>= 8) text += static_cast<char>(value & 0xff);
-  return text;
-}
-
-std::string message(unsigned type, const std::string& content) {
-  return little(type, 2) + little(content.size(), 2) + little(0, 4) + content;
-}
-
-std::string header(const std::string& messages) {
-  return little(1, 4) + little(1, 4) + little(messages.size(), 4) + little(0, 4) + messages;
-}
-
-constexpr uint64_t kRest = 48, kNone = ~uint64_t{0};
-
-// A file whose root has these messages; the rest lies at kRest.
-std::string file_of(const std::string& messages, const std::string& rest = "") {
-  return "\x89HDF\r\n\x1a\n\2\x08\x08\0"s + little(0, 8) + little(kNone, 8) + little(0, 8) + little(kRest + rest.size(), 8) + little(0, 4) +
-         rest + header(messages);
-}
+using namespace hdf5_bytes;
 
 // The set /a of one axis, its elements of 8 bytes; nothing stored: all are zero.
 std::string set_of(uint64_t size, const std::string& type, const std::string& stored = "") {

@@ -7,36 +7,17 @@
 
 #include "src/core/error.h"
 #include "src/io/hdf5/hdf5.h"
+#include "tests/io/hdf5_bytes.h"
 
 namespace perigee::hdf5 {
 namespace {
 
 using namespace std::string_literals;
 
-constexpr uint64_t kRest = 48, kNone = ~uint64_t{0};
+using namespace hdf5_bytes;
+
 // Messages of a header.
 constexpr unsigned kShape = 1, kLinks = 2, kType = 3, kLink = 6, kLayout = 8, kFilters = 11, kMore = 16, kOldGroup = 17;
-
-std::string little(uint64_t value, size_t bytes) {
-  std::string text;
-  for (size_t i = 0; i < bytes; ++i, value >>= 8) text += static_cast<char>(value & 0xff);
-  return text;
-}
-
-std::string message(unsigned type, const std::string& content, unsigned flags = 0) {
-  return little(type, 2) + little(content.size(), 2) + little(flags, 4) + content;
-}
-
-std::string header(const std::string& messages) {
-  return little(1, 4) + little(1, 4) + little(messages.size(), 4) + little(0, 4) + messages;
-}
-
-std::string file_of_root(const std::string& root, const std::string& rest = "") {
-  return "\x89HDF\r\n\x1a\n"s + little(2, 1) + little(8, 1) + little(8, 1) + '\0' + little(0, 8) + little(kNone, 8) + little(0, 8) +
-         little(kRest + rest.size(), 8) + little(0, 4) + rest + root;
-}
-
-std::string file_of(const std::string& messages, const std::string& rest = "") { return file_of_root(header(messages), rest); }
 
 struct Damage {
   size_t at;

@@ -7,6 +7,7 @@
 
 #include "src/core/error.h"
 #include "src/core/json.h"
+#include "src/io/store/instance_metadata.h"
 #include "src/io/store/transfer.h"
 #include "src/io/store/url.h"
 
@@ -232,27 +233,15 @@ bool AwsCredentials::from_container() {
   return true;
 }
 
-// Version 2 of the instance metadata service.
 bool AwsCredentials::from_instance() {
   if (std::string off = credentials_variable("AWS_EC2_METADATA_DISABLED"); off == "true" || off == "True" || off == "1") return false;
-  std::string endpoint = credentials_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
-  if (endpoint.empty()) endpoint = "http://169.254.169.254";
-  while (endpoint.ends_with('/')) endpoint.pop_back();
-  Transfer token;
-  token.method = "PUT", token.url = endpoint + "/latest/api/token", token.has_body = true;
-  token.headers = {"X-aws-ec2-metadata-token-ttl-seconds: 21600", "Expect:"};
-  if (!fetch_credentials(token, endpoint, 1000, 1)) return false;
-  Transfer role;
-  role.url = endpoint + "/latest/meta-data/iam/security-credentials/";
-  role.headers = {"X-aws-ec2-metadata-token: " + credentials_trimmed(as_text(token.content))};
-  if (!fetch_credentials(role, endpoint, 2000, 3)) return false;  // the instance has no role
-  const std::string content(as_text(role.content)), name = credentials_trimmed(content.substr(0, content.find('\n')));
-  if (name.empty()) return false;
+  InstanceMetadata metadata;
+  const std::string place = "iam/security-credentials/", roles = metadata.get(place), name = roles.substr(0, roles.find('\n'));
+  if (name.empty()) return false;  // the instance has no role
   source_ = "the instance's role '" + name + "'", renewable_ = true;
-  Transfer keys;
-  keys.url = role.url + percent_encoded(name), keys.headers = role.headers;
-  if (!fetch_credentials(keys, endpoint, 2000, 3)) return false;
-  read_json(std::string(as_text(keys.content)), keys.url);
+  const std::string keys = metadata.get(place + percent_encoded(name));
+  if (keys.empty()) return false;
+  read_json(keys, metadata.endpoint());
   return true;
 }
 

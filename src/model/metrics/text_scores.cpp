@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "src/core/replace_all.h"
 #include "src/core/utf8.h"
 #include "src/model/metrics/rows.h"
 
@@ -26,10 +27,6 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool parts_words(char c) {
   return (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') || c == '/' || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
          (c >= '{' && c <= '~');
-}
-
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
 }
 
 using Ngrams = std::vector<Symbols>;

@@ -80,8 +80,8 @@ class Machine:
         for name in ("shutdown", "apt-get"):
             (tools / name).chmod(0o755)
         env = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
-        env |= {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(self.folder), "AWS_ENDPOINT_URL": cloud.moto.url,
-                "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.metadata.url, "XDG_CACHE_HOME": str(self.folder / "cache")}
+        env |= {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(self.folder), "AWS_ENDPOINT_URL": cloud.store or cloud.moto.url,
+                "PERIGEE_STORE_TRIES": "1" if cloud.store else "6", "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.metadata.url, "XDG_CACHE_HOME": str(self.folder / "cache")}
         self.process = subprocess.Popen(["bash", self.folder / "start"], cwd=self.folder, env=env, stdin=subprocess.DEVNULL, start_new_session=True,
                                         stdout=open(self.folder / "console", "w"), stderr=subprocess.STDOUT)
 
@@ -111,6 +111,7 @@ class Cloud:
                           "Token": session["SessionToken"], "Expiration": "2099-01-01T00:00:00Z"}
         self.image = next(iter(self.ec2.images.all())).id
         self.machines, self.quit = {}, False
+        self.store = None  # where machines find S3, if not at moto's own address
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
@@ -221,6 +222,30 @@ def package(case):
 
 def digest_of(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def a_store_that_fails_loses_no_output():
+    """The first pieces of output are refused, twice each; all lines come, in order."""
+    with Case() as case:
+        store, seen = servers.FaultProxy(cloud.moto.url), {}
+
+        def fault(method, path, headers):
+            if method != "PUT" or "/log/" not in path:
+                return None
+            seen[path] = seen.get(path, 0) + 1
+            return ("status", 500, "<Error><Code>InternalError</Code></Error>") if seen[path] <= 2 and len(seen) <= 2 else None
+
+        store.fault, cloud.store = fault, store.url
+        try:
+            process = case.up(case.write_job(epochs=800), "--log", "plain", machines=1)
+            assert process.wait() == 0, process.tail()
+        finally:
+            cloud.store = None
+            store.stop()
+        case.none_left()
+        pieces = sorted(path.rsplit("/", 1)[1] for path in seen)
+        assert len(pieces) > 1 and pieces == [f"{n:08}" for n in range(1, len(pieces) + 1)] and seen[min(seen)] == 3, seen
+        assert any(line.startswith("epoch 1:") for line in process.lines) and any(line.startswith("model ") for line in process.lines), process.tail()
 
 
 def an_error_of_the_script_is_told():
@@ -393,7 +418,7 @@ if __name__ == "__main__":
             print(f"1..0 # SKIP {missing}")
             sys.exit(0)
         try:
-            harness.main([two_machines_train, an_error_of_the_script_is_told, ctrl_c_leaves_a_checkpoint_and_no_machine, a_killed_caller_leaves_no_machine,
+            harness.main([two_machines_train, a_store_that_fails_loses_no_output, an_error_of_the_script_is_told, ctrl_c_leaves_a_checkpoint_and_no_machine, a_killed_caller_leaves_no_machine,
                           a_lost_answer_starts_nothing_twice, refused_orders, spot_notices, lists_and_prices])
         finally:
             cloud.stop()
