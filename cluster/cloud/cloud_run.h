@@ -28,7 +28,7 @@ struct CloudRun {
 void check_cloud_run(CloudRun* run);
 // A shell script that each machine runs when it starts: no secret is in it.
 std::string user_data_of(const CloudRun& run);
-// Policies of IAM, least rights: for who calls, and for the machines. `bucket`: "bucket/path" or "BUCKET".
+// Policies of IAM, least rights: for the caller, and for the machines. `bucket`: "bucket/path" or "BUCKET".
 std::string cloud_policy(const std::string& bucket, bool of_machines);
 
 // The exit code of the training; `show` gets what machine 0 prints. Afterwards no machine is left, however it ends; Error(cluster) with their

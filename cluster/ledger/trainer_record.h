@@ -1,5 +1,5 @@
 // The record of a run whose workers train while a round is on its way (streaming): what each worker's trainer did, in its order. Such a run
-// depends on when a result came, between which steps it was taken, and who had which ranges; on nothing else that is not in the job. Each
+// depends on when a result came, between which steps it was taken, and which worker had which ranges; on nothing else that is not in the job. Each
 // process of a worker writes a file of its own into RUN/record/, one JSON object on a line; `perigee replay` reads them all.
 #pragma once
 

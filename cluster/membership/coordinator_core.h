@@ -1,4 +1,4 @@
-// Who takes part in a run, what is committed, and which images there are: the parts of Coordinator that its files share. coordinator.cpp: a
+// Members of a run, what is committed, and which images there are: the parts of Coordinator that its files share. coordinator.cpp: a
 // coordinator's beginning, clock and end. coordinator_workers.cpp: joining, progress, losing. coordinator_frames.cpp: which message goes where.
 // coordinator_forming.cpp: from a change of membership to StartEpoch; coordinator_healing.cpp: on the way, all come to hold one result.
 // coordinator_border.cpp: epochs' ends, evaluation, images. coordinator_standby.cpp: who may coordinate, and the standby.

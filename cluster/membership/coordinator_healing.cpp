@@ -1,4 +1,4 @@
-// From the result that all are to go on from to all of them holding it: who lacks it loads it from another member, or from here.
+// From the result that all are to go on from to all of them holding it: a member that lacks it loads it from another, or from here.
 #include <algorithm>
 #include <cassert>
 #include <utility>
@@ -58,7 +58,7 @@ void CoordinatorCore::heal(Node& node, bool keep_local) {
                            : other.round == target_round && other.hash == target_hash && other.state == Node::State::training;
     if (id != node.id && holds && rounds->holds_results(other)) donors.push_back(id);
   }
-  // Who did not hand over a moment ago, or could not, is asked last.
+  // A worker that did not hand over a moment ago, or could not, is asked last.
   const auto failed = [&](WorkerId id) { return doubted(node.id, id); };
   if (!std::all_of(donors.begin(), donors.end(), failed)) std::erase_if(donors, failed);
   assert(phase == Phase::forming || !donors.empty());

@@ -1,4 +1,4 @@
-// The workers of a run, one by one: who may join, whether it lives and makes progress, and what becomes of its work when it does not.
+// The workers of a run, one by one: which may join, whether it lives and makes progress, and what becomes of its work when it does not.
 #include <algorithm>
 #include <cassert>
 
@@ -172,7 +172,7 @@ void CoordinatorCore::evict(WorkerId id, const std::string& event_name, const st
   lose(id, event_name, cause);
 }
 
-// Who has much to send answers late: it must not take this side for dead because it is slow itself.
+// A worker with much to send answers late: it must not take this side for dead because it is slow itself.
 void CoordinatorCore::beat_unasked(uint64_t now) {
   for (auto& [id, node] : nodes)
     if (now - node.told_ns > ns(1.5 * options.beat_ms)) node.told_ns = now, tell(node, Beat{.sent_ns = now}, books.round());
@@ -216,7 +216,7 @@ void CoordinatorCore::check_progress(uint64_t now) {
   }
 }
 
-// Who waits in an exchange names its neighbour, which may itself wait for another: at the end of the chain is one that computes.
+// A node that waits in an exchange names its neighbour, which may itself wait for another: at the end of the chain is one that computes.
 WorkerId CoordinatorCore::keeps_others_waiting(uint64_t now) const {
   if (planted(Bug::stuck_ignored)) return 0;
   for (const WorkerId id : members) {

@@ -39,7 +39,7 @@ struct ReplayedExchange {
   const TrainerStep* told = nullptr;
   std::vector<std::optional<ReplayPlace>> inputs;  // of each rank: where it was staged
   std::vector<std::unique_ptr<Storage>> rows;      // of each rank, once it is made
-  std::vector<SharedBytes> payloads;               // of those who gave one
+  std::vector<SharedBytes> payloads;               // of the workers that gave one
   std::vector<int64_t> payload_examples;
   bool made = false;
 };
@@ -124,7 +124,7 @@ class ReplayPlan {
   std::set<uint64_t> images_;
 };
 
-// One trainer works at a time; who waits for something of another lets it.
+// One trainer works at a time; one that waits for something of another lets it.
 class ReplayBoard {
  public:
   explicit ReplayBoard(size_t players) : alive_(players) {}

@@ -46,7 +46,7 @@ struct Fault {
     outlying,     // contributions of one worker are far too large
     steer,        // the operator pauses the run for a while, or sends a worker away, or turns a knob
     half_open,    // nothing passes any more on the connections between two workers, and neither is told; new ones work
-    withholds,    // a worker makes no image of its parameters for a while, whoever asks
+    withholds,    // a worker makes no image of its parameters for a while
     count
   };
   Kind kind = Kind::worker_kill;

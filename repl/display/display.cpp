@@ -142,7 +142,7 @@ std::string end_lines(const Json& event) {
   return text;
 }
 
-// Which epochs of a long run have a line where nobody overwrites lines: the first ones, one in so many of the others, each after some seconds of
+// Which epochs of a long run have a line where lines stay, as in a file or a pipe: the first ones, one in so many of the others, each after some seconds of
 // silence, and at the end the best and the last one. log.jsonl has all.
 class EpochLines {
  public:

@@ -35,7 +35,7 @@ bool takes_amounts(const Model& model, const std::string& field, std::string_vie
   const bool chooses =
       std::ranges::any_of(model.choosing(), [&](const ChoosingInput& input) { return input.name == field && input.scope == "loss"; });
   if (chooses) return false;
-  if (loss == "lambda" || loss == "none" || loss == "composite") return false;  // nobody knows what they take
+  if (loss == "lambda" || loss == "none" || loss == "composite") return false;  // what they take is not known
   const std::string_view target = loss_named(loss).example_target;
   if (target == "class" || target == "labels" || target == "boxes") return false;
   return classes > 2 || (target != "binary" && target != "probability");

@@ -123,7 +123,7 @@ TEST_F(Houses, TheSameRowGivesTheSameNumberEverywhere) {
   for (const char* key : {"one ", "file ", "list "}) EXPECT_EQ(number_after(told, key), expected) << key;
 }
 
-// Nobody listens to the log of the default context: what is unknown stands in the prediction too.
+// The default context writes no log: unknown values are listed in the prediction too.
 TEST_F(Houses, WhatIsUnknownStandsInThePrediction) {
   const pg::model model = pg::model::load(file("model.safetensors"));
   EXPECT_TRUE(model.predict_record({{"size", 47}, {"city", "Rome"}}).warnings().empty());

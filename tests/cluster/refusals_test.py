@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What an operator reads where processes of a cluster refuse each other: agents, runs, workers and those who ask, with wrong secrets, addresses and
+"""What an operator reads where processes of a cluster refuse each other: agents, runs, workers and the programs that ask, with wrong secrets, addresses and
 counts. Each text says where, what, and a remedy; those that are a change of the command are followed, and then it works."""
 import json
 import os

@@ -239,7 +239,7 @@ TEST(DamagedTables, OthersSayWhatIsWrong) {
   expect_said(said_of(corpus("hdf5", "arrays"), "hdf5", "nothing"), "FILE#PATH chooses a data set or a group");
 }
 
-// --- What one changed byte does not bring about ---
+// --- Messages that no single changed byte brings about ---
 
 std::string little(uint64_t value, size_t bytes) {
   std::string text;

@@ -85,6 +85,8 @@ def refusals(env):
     told = converted("odbc:DSN=shop;PWD=secret#nothing", env, 3)
     assert "the database refuses the query" in told and "no such table" in told, told
     assert "secret" not in told and "PWD=***" in told, told
+    told = converted("odbc:DSN=shop;Pwd = {a;secret};AccessToken=secret#nothing", env, 3)
+    assert "secret" not in told and "DSN=shop;Pwd =***;AccessToken=***" in told, told
     assert "the database cannot be reached by ODBC" in converted("odbc:DSN=none#t", env, 3)
     assert "there is no table behind the database" in converted("odbc:DSN=shop", env, 2)
     assert "the query gives no rows" in converted("odbc:DSN=shop#WITH a AS (SELECT 1) DELETE FROM \"or\"\"ders\" WHERE id < 0", env, 3)

@@ -145,7 +145,7 @@ def a_stopped_coordinator_loses_the_run():
 
 def no_stale_commit_in_a_thousand_tries():
     """Two processes want the same hundred runs. The one that has most is stopped for longer than a lease lives; the other takes them over, and
-    the one that wakes tries at once to commit for each. What anybody could have committed under a generation lies before what the next could."""
+    the one that wakes tries at once to commit for each. Commits that one generation could have made lie before those of the next."""
     tool = pathlib.Path(harness.program()).parents[1] / "tests" / "cluster" / "lease_tool"
     names, turns = range(100), 11
     processes = [subprocess.Popen([tool, etcd.address("/tries"), str(len(names))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

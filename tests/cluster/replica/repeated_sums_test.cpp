@@ -208,7 +208,7 @@ TEST(RepeatedSums, ObjectivesTakeTurnsAsInOneProcess) {
   }
 }
 
-// The weight of a loss is a function of the step, whoever makes which part of it.
+// The weight of a loss is a function of the step, whichever worker makes which part of it.
 TEST(RepeatedSums, WeightsOfLossesThatAreSchedulesAreThoseOfOneProcess) {
   Json job = Json::parse(job_of("\"sgd\"", ""), "job");
   job.set("optimizer", Json::parse(R"({"type": "sgd", "lr": 0.3})", "rule"));

@@ -1,5 +1,5 @@
 // Tests the simulator: plants each deliberate bug of cluster/planted.h in turn and runs seeds until one of them is noticed, by the oracle or
-// by an assertion. Prints who was caught and when; fails when one is not, or when a seed fails without any bug. Speaks TAP.
+// by an assertion. Prints which were caught and when; fails when one is not, or when a seed fails without any bug. Speaks TAP.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -9,9 +9,9 @@
 
 namespace perigee::sim {
 
-// A link that nobody uses may end, once or often: it is not told, and nobody has to go.
+// A link that is not used may end, once or often: it is not told, and no worker has to go.
 std::string failure_of_unused_link(uint64_t seed);
-// A link falls silent, and its two ends complain one after the other: the second complaint is of a membership that is over. Nobody has to go.
+// A link falls silent, and its two ends complain one after the other: the second complaint is of a membership that is over. No worker has to go.
 std::string failure_of_late_complaint(uint64_t seed);
 // A worker that stands still holds the others up for twice the policy's deadline_ms and a few steps at most.
 std::string failure_of_deadline(uint64_t seed);

@@ -1,4 +1,4 @@
-"""Mistakes with training by several workers, for error_cases.py: policies and codecs, which a job checks before anybody trains; addresses, secrets and
+"""Mistakes with training by several workers, for error_cases.py: policies and codecs, which a job checks before it trains; addresses, secrets and
 what schedulers tell, which stop a process before it listens."""
 import json
 

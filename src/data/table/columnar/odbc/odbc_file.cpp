@@ -224,6 +224,20 @@ std::string query_of(const std::string& part, const std::string& quote) {
   return query + quote;
 }
 
+// Of KEY=VALUE in a connection's text: the next semicolon that is in no braces.
+size_t end_of_pair(std::string_view text, size_t at) {
+  bool braced = false;
+  for (; at < text.size() && (braced || text[at] != ';'); ++at) braced = text[at] == '{' || (braced && text[at] != '}');
+  return at;
+}
+
+bool is_secret(std::string_view key) {
+  std::string small(key);
+  for (char& c : small) c = static_cast<char>(c | 32);
+  const std::initializer_list<const char*> words = {"pwd", "password", "token", "secret"};
+  return std::any_of(words.begin(), words.end(), [&](const char* word) { return small.find(word) != small.npos; });
+}
+
 class OdbcTable : public ColumnarFile {
  public:
   explicit OdbcTable(const OdbcPlace& place) {
@@ -268,10 +282,10 @@ OdbcPlace odbc_place(std::string_view path) {
                   .part = hash == path.npos ? "" : std::string(path.substr(hash + 1)),
                   .shown = "odbc:"};
   for (size_t at = 0; at < place.connection.size();) {
-    const size_t end = std::min(place.connection.find(';', at), place.connection.size());
+    const size_t end = end_of_pair(place.connection, at);
     const std::string_view pair = std::string_view(place.connection).substr(at, end - at);
-    const bool secret = begins_with(pair, "pwd=") || begins_with(pair, "password=");
-    place.shown += std::string(at > 0 ? ";" : "") + (secret ? std::string(pair.substr(0, pair.find('='))) + "=***" : std::string(pair));
+    const std::string_view key = pair.substr(0, pair.find('='));
+    place.shown += std::string(at > 0 ? ";" : "") + (is_secret(key) ? std::string(key) + "=***" : std::string(pair));
     at = end + 1;
   }
   if (place.part.empty())

@@ -81,7 +81,7 @@ class ParquetFile : public ColumnarFile {
       const PageHead head = read_page_head(content_.subspan(chunk.begin), name_, chunk.begin);
       if (head.kind == PageHead::Kind::dictionary && head.values > 0)
         return kCellBytes + 2 * static_cast<uint64_t>(head.plain / head.values);
-    } catch (const Error&) {}  // whoever reads the column hears of it
+    } catch (const Error&) {}  // the reader of the column is told
     return kCellBytes + 2 * kUsual;
   }
 
