@@ -12,7 +12,7 @@ SourcePtr open_csv(const Config& config, const std::string& folder) {
     FileContent content;
     DecodedText decoded;
   };
-  const auto kept = std::make_shared<Kept>(FileContent::open(path, uint64_t{1} << 34), DecodedText());
+  const auto kept = std::make_shared<Kept>(Kept{FileContent::open(path, uint64_t{1} << 34), DecodedText()});
   kept->decoded = decoded_text(as_text(kept->content.bytes()), config.string("encoding", ""), path);
   return table_source(config, csv_table(kept->decoded.text, kept, path, csv_format(config)), TableUse::examples);
 }

@@ -224,7 +224,7 @@ std::string query_of(const std::string& part, const std::string& quote) {
   return query + quote;
 }
 
-// Of KEY=VALUE in a connection's text: the next semicolon that is in no braces.
+// The end of a KEY=VALUE pair in a connection string: the next semicolon outside braces.
 size_t end_of_pair(std::string_view text, size_t at) {
   bool braced = false;
   for (; at < text.size() && (braced || text[at] != ';'); ++at) braced = text[at] == '{' || (braced && text[at] != '}');
