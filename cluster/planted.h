@@ -50,6 +50,8 @@ namespace perigee {
   X(pending_untold, "a worker does not say which work it has begun") \
   X(hash_unchecked, "a record's hash is not compared") \
   X(pool_crosses_border, "a lease crosses an epoch's border") \
+  X(streams_helped, "a worker without work of its own goes on with the streams of another") \
+  X(streams_kept, "after a change of membership a worker keeps what it has begun of streams that are another's now") \
   X(shard_forgets_others, "ranges that a worker passes over for its own shard are never given out again") \
   X(pool_loses_position, "the last position of what comes back is lost") \
   X(plan_drops_tail, "the last, smaller batch of an epoch is left out") \

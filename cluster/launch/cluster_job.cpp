@@ -15,18 +15,34 @@
 namespace perigee {
 namespace {
 
-// A network that carries state from batch to batch needs steps that all workers make together: a step has each stream once, and what rows
-// carry goes with the gradient.
+// With a policy of parameters each worker reads some of the streams, those of its shards, from one result to the next, with which what rows
+// carry goes to all.
+void check_streams(const Job& job, const Policy& policy, const Trainer& probe, const std::string& layer) {
+  if (policy.served || policy.partial() || policy.inner.active() || policy.elastic || policy.sync_until > 0)
+    throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": averaging",
+                                              .what = "has no result that all workers hold at the end of each round, with which what '" + layer +
+                                                      "' carries from batch to batch could go to all of them",
+                                              .got = policy.name,
+                                              .expected = "a policy of gradients, or one of all parameters from the first step on, without "
+                                                          "overlap, groups and servers",
+                                              .hint = "averaging = pg.averaging.periodic { every = 8 }"}));
+  const Json* const data = job.json().find("data");
+  const Json* const given = data != nullptr ? data->find("shards") : nullptr;
+  const int64_t streams = probe.streams(), shards = read_placement(Config(job.json(), job.where()).object("data")).shards;
+  if (given != nullptr && streams % shards == 0) return;
+  throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": data.shards",
+                                            .what = "deals out the " + std::to_string(streams) + " streams to the workers of a policy of parameters",
+                                            .got = given != nullptr ? std::to_string(shards) : "none",
+                                            .expected = "a number that divides " + std::to_string(streams) +
+                                                        ", at least as large as the number of workers"}));
+}
+
+// A network that carries state from batch to batch reads streams. In a round of gradients a step has each of them once, and what rows carry
+// goes with the gradient.
 void check_carried(const Job& job, const Policy& policy, const Trainer& probe, bool served, bool on_gpus) {
   if (probe.shape().carried().empty()) return;
   const std::string layer = "'" + probe.shape().carried()[0].name + "'";
-  if (policy.what == Policy::What::parameters)
-    throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": averaging",
-                                              .what = "lets each worker go on with examples of its own, and the network carries " + layer +
-                                                      " from batch to batch",
-                                              .got = policy.name,
-                                              .expected = "a policy of gradients",
-                                              .hint = "averaging = \"allreduce\""}));
+  if (policy.what == Policy::What::parameters) check_streams(job, policy, probe, probe.shape().carried()[0].name);
   if (on_gpus)
     throw job.placed(
         Error(ErrorKind::usage, {.where = job.where() + ": network",
@@ -140,6 +156,7 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options) : job(gi
   facts = run_facts(probe);
   facts.batch *= gpus_of_worker(job.json(), job.where());  // "batch" is one GPU's
   shards = data_shards(job, policy, facts.examples);
+  if (!probe.shape().carried().empty() && policy.what == Policy::What::parameters) streams = probe.streams();
   const Json* const strict = job.json().find("deterministic");  // chooses nothing by times
   const bool measured_here = options.backend == Backend::cuda && !(strict && *strict == Json(true));
   tuning = (measured_here ? measured_on_device(options.devices.front(), job.tf32()) : probe.tuning().to_json()).dump();

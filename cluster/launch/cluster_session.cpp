@@ -79,6 +79,7 @@ CoordinatorOptions ClusterSession::coordinator_options() const {
   options.batch = job_.facts.batch;
   options.global_batch = job_.global_batch;
   options.shards = job_.shards;
+  options.streams = job_.streams;
   options.threads = static_cast<int>(job_.facts.threads);
   options.data = job_.data_prints;
   options.fingerprint = fingerprint_of(job_.data_prints);

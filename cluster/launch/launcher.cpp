@@ -56,6 +56,11 @@ struct Launcher::Impl final : AgentClientEvents {
                                      .what = "are more than this run starts, and no others can join it: it would wait for ever",
                                      .got = std::to_string(options.min_workers) + " of " + std::to_string(asked_for()),
                                      .hint = "start more workers, or let others join with listen = \"HOST:PORT\" (--listen)"});
+    if (session.job().streams > 0 && alone && asked_for() > session.job().shards)
+      throw Error(ErrorKind::usage, {.where = "--workers",
+                                     .what = "are more than the shards of the streams, each of which goes on with one worker",
+                                     .got = std::to_string(asked_for()) + " workers, data.shards = " + std::to_string(session.job().shards),
+                                     .hint = "--set data.shards=" + std::to_string(asked_for()) + ", or fewer workers"});
     // A job has a key of its own, so that its workers cannot join another one. Without a secret everything stays on this machine:
     // workers that we start get a private key, and workers started by others get in without one.
     if (!options.secret.empty()) key = options.secret.for_job(session.job_id());

@@ -18,6 +18,7 @@ constexpr size_t kMaxStrangers = 1024;
 constexpr uint64_t kGenerationsBetween = 1000;  // above what the ledger knows: forming leaves no record
 
 ShardedOrder order_of(const CoordinatorOptions& options) {
+  if (options.streams > 0) return ShardedOrder::of_streams(options.examples, options.shards, options.streams);
   return options.shards > 1 ? ShardedOrder(options.examples, options.shards, options.batch) : ShardedOrder();
 }
 
@@ -183,6 +184,7 @@ double CoordinatorCore::progress() const {
 }
 
 int64_t CoordinatorCore::local_batch() const {
+  if (options.streams > 0) return options.streams / options.shards;
   const auto workers = std::max<int64_t>(1, static_cast<int64_t>(trainers()));
   return options.global_batch > 0 ? std::max<int64_t>(1, options.global_batch / workers) : options.batch;
 }

@@ -43,6 +43,7 @@ struct CoordinatorOptions {
   int64_t batch = 32;                         // of one replica ...
   int64_t global_batch = 0;                   // ... or, when > 0, of all together
   int64_t shards = 1;                         // of the epoch's order, of which each worker has its own; not with rounds of gradients
+  int64_t streams = 0;                        // lanes of the order, on which each worker goes on with those of its shards; 0: there are none
   uint64_t fingerprint = 0;                   // of the data as the launcher sees them; 0: the first worker's counts
   std::vector<DataPrint> data;                // what the fingerprint is made of
   std::string sources;                        // what `example_service` serves, for Welcome; empty: workers read the data themselves

@@ -29,7 +29,8 @@ void CoordinatorCore::begin_healing() {
   check_healed();
 }
 
-// Local work that a worker has begun stays its own if no other has it; everything else is open again.
+// Local work that a worker has begun stays its own if no other has it; everything else is open again. Streams may change hands now, and their
+// next worker begins where the last result is.
 void CoordinatorCore::settle_pending() {
   for (const WorkerId id : members) {
     Node& node = nodes.at(id);
@@ -38,7 +39,7 @@ void CoordinatorCore::settle_pending() {
     node.ready.reset();
     node.done.reset();
     if (node.pending.empty() || options.policy.synchronous(progress())) continue;
-    if (std::exchange(node.spoiled, false)) continue;
+    if (std::exchange(node.spoiled, false) || (options.streams > 0 && !planted(Bug::streams_kept))) continue;
     if (!rounds->may_keep_work(node)) continue;
     const bool too_old = !options.policy.elastic && target_round - node.base > options.policy.max_staleness;
     if (too_old || !disjoint(node.pending)) continue;

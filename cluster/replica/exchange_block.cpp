@@ -39,6 +39,8 @@ ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_b
       assert(rows->specs()[i].row.dtype == layout_.dtype && rows->specs()[i].slots == 0);
       states_ += static_cast<int64_t>(rows->now(i).size() / layout_.width());
     }
+  present_ = states_;
+  if (trainer.carried()) states_ += trainer.streams();
   slots_ = round_up(states_, kBorder);
   if (with_slots) slots_ += static_cast<int64_t>(trainer.optimizer_slots()) * block_;
   layout_.sums = round_up(slots_ + static_cast<int64_t>(fragments + 1) * kExchangeTail, kBorder);
@@ -98,21 +100,36 @@ void ExchangeBlock::put_weight(double weight, std::byte* states) const {
   convert(Dtype::f64, digits, layout_.dtype, states + bytes_of(weight_ - block_), 2);
 }
 
-void ExchangeBlock::put_carried(int64_t position, int64_t examples, std::byte* states) const {
-  std::byte* to = states + bytes_of(carried_ - block_);
-  std::memset(to, 0, bytes_of(states_ - carried_));
+void ExchangeBlock::clear_carried(std::byte* states) const {
+  std::memset(states + bytes_of(carried_ - block_), 0, bytes_of(states_ - carried_));
+}
+
+void ExchangeBlock::put_carried(int64_t first, int64_t count, bool committed, std::byte* states) const {
   const CarriedRows* rows = trainer_.carried();
-  if (!rows || examples == 0) return;
-  const auto first = static_cast<size_t>(position % trainer_.streams()), count = static_cast<size_t>(examples);
-  for (size_t i = 0; i < rows->specs().size(); to += rows->now(i).size(), ++i)
-    std::memcpy(to + first * rows->row_bytes(i), rows->next(i).data() + first * rows->row_bytes(i), count * rows->row_bytes(i));
+  if (!rows || count == 0) return;
+  std::byte* to = states + bytes_of(carried_ - block_);
+  for (size_t i = 0; i < rows->specs().size(); to += rows->now(i).size(), ++i) {
+    const size_t at = static_cast<size_t>(first) * rows->row_bytes(i);
+    std::memcpy(to + at, (committed ? rows->now(i) : rows->next(i)).data() + at, static_cast<size_t>(count) * rows->row_bytes(i));
+  }
+  const double once = 1;
+  for (int64_t lane = first; lane < first + count; ++lane)
+    convert(Dtype::f64, &once, layout_.dtype, states + bytes_of(present_ + lane - block_), 1);
 }
 
 void ExchangeBlock::take_carried(const std::byte* row) {
   const CarriedRows* rows = trainer_.carried();
-  const std::byte* from = row + bytes_of(carried_);
-  for (size_t i = 0; rows && i < rows->specs().size(); from += rows->now(i).size(), ++i)
-    std::memcpy(rows->now(i).data(), from, rows->now(i).size());
+  if (!rows) return;
+  for (int64_t lane = 0; lane < trainer_.streams(); ++lane) {
+    double times = 0;
+    convert(layout_.dtype, row + bytes_of(present_ + lane), Dtype::f64, &times, 1);
+    if (times < 1) continue;
+    const std::byte* from = row + bytes_of(carried_);
+    for (size_t i = 0; i < rows->specs().size(); from += rows->now(i).size(), ++i) {
+      const size_t bytes = rows->row_bytes(i), at = static_cast<size_t>(lane) * bytes;
+      math_.divide(from + at, times, static_cast<int64_t>(bytes / layout_.width()), rows->now(i).data() + at);
+    }
+  }
 }
 
 double ExchangeBlock::weight(const std::byte* row, int64_t examples) const {
@@ -143,16 +160,17 @@ ExchangeLayout ExchangeBlock::layout_with(size_t payload_bound) const {
   return layout;
 }
 
-bool ExchangeBlock::stage_values(std::byte* row, int64_t examples, double weight, bool dense) const {
+bool ExchangeBlock::stage_values(std::byte* row, int64_t examples, double weight, bool dense, std::span<const uint8_t> lanes) const {
   const bool finite = !dense || math_.scale(std::as_const(trainer_).model().params().block(), weight, block_, row);
-  return stage_beside_values(row, examples, weight) && finite;
+  return stage_beside_values(row, examples, weight, lanes) && finite;
 }
 
-bool ExchangeBlock::stage_beside_values(std::byte* row, int64_t examples, double weight) const {
+bool ExchangeBlock::stage_beside_values(std::byte* row, int64_t examples, double weight, std::span<const uint8_t> lanes) const {
   const std::span<const std::byte> states = std::as_const(trainer_).states();
   bool finite = put_states(states, weight, row + bytes_of(block_));
   put_weight(weight, row + bytes_of(block_));
-  put_carried(0, 0, row + bytes_of(block_));  // rounds of parameters are for networks that carry nothing
+  clear_carried(row + bytes_of(block_));
+  for (size_t lane = 0; lane < lanes.size(); ++lane) put_carried(static_cast<int64_t>(lane), lanes[lane], true, row + bytes_of(block_));
   std::memset(row + bytes_of(states_), 0, bytes_of(round_up(states_, kBorder) - states_));
   for (size_t i = 0; with_slots_ && i < trainer_.optimizer_slots(); ++i)
     finite = math_.scale(std::as_const(trainer_).optimizer_slot(i).data(), weight, block_, row + slot_at(i)) && finite;
@@ -177,7 +195,8 @@ void ExchangeBlock::stage_beside_gradient(std::byte* row, std::span<const std::b
     convert(Dtype::f64, exact_digits(loss).data(), layout_.dtype, own_states + bytes_of(loss_ - block_), kExactDigits);
     convert(Dtype::f64, &begun, layout_.dtype, own_states + bytes_of(begun_ - block_), 1);
   }
-  put_carried(position, examples, own_states);
+  clear_carried(own_states);
+  if (trainer_.carried()) put_carried(position % trainer_.streams(), examples, false, own_states);
   const auto counted = exchange_tail_sums({.examples = examples, .contributions = counts ? 1 : 0});
   convert(Dtype::f64, counted.data(), layout_.dtype, own_tail, kExchangeTail);
   for (const std::byte* add : adds) {

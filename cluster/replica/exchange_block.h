@@ -1,7 +1,7 @@
 // How a trainer's numbers lie in an exchange: the parameter block (values or gradients), the running statistics (a variance and its mean as
 // moment_sums.h has them), what rows carry, the optimiser's slots where they take part, the tail; then what is merged by maximum: integer states and the
-// number of updates. What rows carry is there for all lanes, zero but for those of the batch, so that after a step every worker has that of
-// every lane and may go on with any. All others but the gradients are multiplied by the examples that they stand for, so that the sum divided by all examples is
+// number of updates. What rows carry is there for all lanes, zero but for those that the contribution has trained, so that
+// after a round every worker has that of every lane and may go on with any; how often each lane is there goes along. All others but the gradients are multiplied by the examples that they stand for, so that the sum divided by all examples is
 // the mean (src/ARCHITECTURE.md, decision 7). Where examples count differently (Trainer::weighted), the sum of their weights goes along:
 // values are multiplied by it instead, and the sum of the gradients is divided by it. A gradient is the beginning of its row. With a codec
 // the parameters of an announced round are not added up: the block's part of the row is room for float32 values of its size. Owned by the
@@ -32,8 +32,10 @@ class ExchangeBlock {
 
   // The trainer's states and slots, and with `dense` its parameters, as the contribution of `examples` examples, whose weights add up to
   // `weight`. False when one of them is not finite.
-  bool stage_values(std::byte* row, int64_t examples, double weight, bool dense) const;
-  bool stage_beside_values(std::byte* row, int64_t examples, double weight) const;  // all but the parameters
+  // `lanes`: what rows carry is sent of these, 1 each; empty where nothing is carried.
+  bool stage_values(std::byte* row, int64_t examples, double weight, bool dense, std::span<const uint8_t> lanes = {}) const;
+  // All but the parameters.
+  bool stage_beside_values(std::byte* row, int64_t examples, double weight, std::span<const uint8_t> lanes = {}) const;
   // The block's part of the row, where a codec's values are made.
   std::span<float> coded(std::byte* row) const { return {reinterpret_cast<float*>(row), static_cast<size_t>(block_)}; }
   // Adds the companions of a gradient over `examples` examples in `row`: the trainer's states, the tail; added to `adds` in the order of
@@ -48,7 +50,7 @@ class ExchangeBlock {
   // The mean of the merged rows of `examples` examples into the trainer; the parameters only with `dense`.
   void take_values(const std::byte* row, int64_t examples, bool dense);
   void take_states(const std::byte* row, double all);  // `all`: the sum of what the contributions were multiplied by
-  void take_carried(const std::byte* row);
+  void take_carried(const std::byte* row);  // of the lanes that some contribution has trained
   // The sum of the weights of the `examples` whose contributions the row adds up; never 0.
   double weight(const std::byte* row, int64_t examples) const;
   void take_step(const std::byte* row);
@@ -68,7 +70,8 @@ class ExchangeBlock {
   // The running statistics times `weight`. False when one of them is not finite.
   bool put_states(std::span<const std::byte> segment, double weight, std::byte* states) const;
   void put_weight(double weight, std::byte* states) const;
-  void put_carried(int64_t position, int64_t examples, std::byte* states) const;
+  void put_carried(int64_t first, int64_t count, bool committed, std::byte* states) const;  // of these lanes, beside others
+  void clear_carried(std::byte* states) const;
   size_t bytes_of(int64_t sums) const { return static_cast<size_t>(sums) * layout_.width(); }
   size_t slot_at(size_t i) const;  // byte of the row
   int64_t* maxima(std::byte* row) const { return reinterpret_cast<int64_t*>(row + layout_.sum_bytes()); }
@@ -79,7 +82,7 @@ class ExchangeBlock {
   ExchangeLayout layout_;
   std::vector<Bucket> buckets_;
   int64_t block_ = 0, states_ = 0, slots_ = 0;  // sums: where the block ends, the states, the slots
-  int64_t carried_ = 0;                         // sums: what rows carry, up to where states end
+  int64_t carried_ = 0, present_ = 0;           // sums: what rows carry; then, up to where states end, how often each lane is there
   int64_t weight_ = -1;                         // sums: two digits of the weight; -1: examples count alike
   int64_t loss_ = -1, begun_ = -1;              // sums: digits of the loss; 1 where it is a round's first; -1: they are not sent
   bool with_slots_;

@@ -169,6 +169,7 @@ ReplicaTrainer::ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptio
   trainer_.plan_examples(planned_of(trainer_));
   trainer_.average_results();
   states_before_.resize(trainer_.model().params().state_bytes().size());
+  if (trainer_.carried()) lanes_.resize(static_cast<size_t>(trainer_.streams()));
   keep_room_for_result();
   put_initial_values();
   new_result(-1);
@@ -212,6 +213,7 @@ std::vector<NamedBlock> ReplicaTrainer::outer_blocks() {
 void ReplicaTrainer::new_result(int64_t round) {
   round_ = round;
   local_work_ = staged_ = false;
+  std::ranges::fill(lanes_, 0);
   parameters_norm_ = merged_norm_ = -1;
   hash_ = hash_of_result();
   inner_staged_ = 0;
@@ -228,6 +230,7 @@ void ReplicaTrainer::keep_result() {
 void ReplicaTrainer::back_to_result(bool with_slots) {
   if (local_work_) result_->copy_to(trainer_, with_slots);
   local_work_ = false;
+  std::ranges::fill(lanes_, 0);
 }
 
 void ReplicaTrainer::drop() {
@@ -285,7 +288,7 @@ std::optional<size_t> ReplicaTrainer::apply(const ApplyOrder& order, std::byte* 
     take_step(order, row);
   } else if (order.examples > 0) {
     if (outer_.active()) keep_result();  // who had no work to do trained nothing, and holds the result in the trainer alone
-    if (merged) take_mean(order, row);
+    if (merged) take_mean(order, row), block_.take_carried(row);
     merged_norm = local_work_ ? change_norm_of_local() : -1;
     if (outer_.active())
       take_outer_step(order, order.workers > 0 ? order.workers
@@ -346,6 +349,7 @@ bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bo
   if (repeats_) repeats_->drop();
   if (partial_) unstage();
   const bool staged = staged_;
+  const std::vector<uint8_t> lanes = lanes_;
   // With local work: x_old goes into the trainer, the local values w into result_.
   if (rebase) result_->swap_with(trainer_);
   std::unique_ptr<Values> old;
@@ -380,10 +384,22 @@ bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bo
   }
   local_work_ = true;
   result_->swap_with(trainer_);
+  lanes_ = lanes;
+  take_lanes_of_others();
   staged_ = staged;
   if (staged_ && !staged_gradient_ && row)
-    block_.stage_values(row, staged_examples_, trainer_.weighted() ? staged_weight_ : static_cast<double>(staged_examples_), !codec_);
+    block_.stage_values(row, staged_examples_, trainer_.weighted() ? staged_weight_ : static_cast<double>(staged_examples_), !codec_,
+                        lanes_);
   return true;
+}
+
+// What rows of lanes carry that the local work has not trained is the result's.
+void ReplicaTrainer::take_lanes_of_others() {
+  const CarriedRows* const rows = trainer_.carried();
+  for (size_t i = 0; rows && i < rows->specs().size(); ++i)
+    for (size_t lane = 0; lane < lanes_.size(); ++lane)
+      if (const size_t bytes = rows->row_bytes(i); lanes_[lane] == 0)
+        std::memcpy(rows->now(i).data() + lane * bytes, result_->carried[i].data() + lane * bytes, bytes);
 }
 
 SharedBytes ReplicaTrainer::snapshot(bool with_optimizer) {

@@ -113,6 +113,7 @@ class ReplicaTrainer {
   std::optional<size_t> add_payloads(ReplicaCodec& codec, const ApplyOrder& order, bool sums, std::byte* row);
   std::optional<size_t> apply_partial(const ApplyOrder& order, std::byte* row);
   void set_progress(int64_t examples);
+  void take_lanes_of_others();
   void count_result(int64_t examples_before);
   OuterRound seen_by_outer(int64_t round);
   void take_mean(const ApplyOrder& order, const std::byte* row);
@@ -173,6 +174,7 @@ class ReplicaTrainer {
   bool staged_ = false, staged_gradient_ = false;
   int64_t staged_examples_ = 0;
   double weight_ = 0, staged_weight_ = 0;  // of the examples trained on since the last result; of those that are staged
+  std::vector<uint8_t> lanes_;             // 1: trained in the local work since the last result; empty: rows carry nothing
   int64_t inner_staged_ = 0;               // so often since the last result
   bool inner_pending_ = false;             // the inner codec's payload is in the group's exchange
   PayloadPool inner_payloads_;

@@ -56,7 +56,8 @@ uint64_t ReplicaTrainer::hash_of_result() const {
   hash = xxh3_64(local_work_ ? result_->states : std::as_const(trainer_).states(), hash);
   for (size_t i = 0; i < outer_.states().size(); ++i) hash = xxh3_64(outer_.state(i), hash);
   const CarriedRows* const rows = trainer_.carried();
-  for (size_t i = 0; rows && i < rows->specs().size(); ++i) hash = xxh3_64(rows->now(i), hash);
+  for (size_t i = 0; rows && i < rows->specs().size(); ++i)
+    hash = xxh3_64(local_work_ ? std::span<const std::byte>(result_->carried[i]) : rows->now(i), hash);
   return hash;
 }
 

@@ -124,6 +124,7 @@ bool ReplicaTrainer::train_steps(const TrainOrder& order, std::byte* row, const 
     if (partial_) partial_->trained(range.count);
     contribution->ranges.push_back(range);
     contribution->examples += range.count;
+    if (!lanes_.empty()) std::fill_n(lanes_.begin() + range.begin % trainer_.streams(), range.count, uint8_t{1});
     contribution->steps += 1;
     weight_ += report.weight;
     add_figures(report, contribution);
@@ -143,7 +144,7 @@ bool ReplicaTrainer::stage(const TrainOrder& order, std::byte* row, Contribution
   const int64_t examples = order.carried + contribution->examples;
   if (partial_) return partial_->stage(round_ + 1, result_block(), row, contribution);
   if (order.inner) return stage_inner(examples, row, contribution);
-  if (!block_.stage_values(row, examples, weight_of_work(examples), !codec_)) return false;
+  if (!block_.stage_values(row, examples, weight_of_work(examples), !codec_, lanes_)) return false;
   contribution->norms = norms_of_change();
   if (!codec_) return true;
   contribution->payload = encode_change(*codec_, row, contribution->round);

@@ -7,19 +7,21 @@
 
 #include "cluster/replica/replica_trainer.h"
 #include "src/model/device/device_model.h"
+#include "src/model/steps/carried_rows.h"
 
 namespace perigee {
 
 // The numbers of a trainer. On a GPU with its codec there too, parameters and slots stay there until they are requested.
 struct ReplicaTrainer::Values {
   std::vector<std::byte> parameters, states;
-  std::vector<std::vector<std::byte>> slots;
+  std::vector<std::vector<std::byte>> slots, carried;
   Position position;
 
   // `there`: where they stay; null: here. Error(resources) when there is no room.
   Values(Trainer& trainer, DeviceModel* there) : slots(trainer.optimizer_slots()), there_(there) {
     bytes_ = trainer.shape().params().block_bytes();
     states.resize(trainer.shape().params().state_bytes().size());
+    for_each_carried(trainer, [&](size_t, std::span<std::byte> rows) { carried.emplace_back(rows.size()); });
     if (!there) make_room();
     else block_ = there->gpu().allocate(bytes_, "the last result");
     for (size_t i = 0; there && i < slots.size(); ++i) slots_there_.push_back(there->gpu().allocate(bytes_, "the last result"));
@@ -28,6 +30,7 @@ struct ReplicaTrainer::Values {
     const Trainer& from = trainer;
     std::ranges::copy(from.states(), states.begin());
     position = trainer.position();
+    for_each_carried(trainer, [&](size_t i, std::span<std::byte> rows) { std::ranges::copy(rows, carried[i].begin()); });
     if (there_) {
       Gpu& gpu = there_->gpu();
       gpu.select();
@@ -43,6 +46,7 @@ struct ReplicaTrainer::Values {
   void copy_to(Trainer& trainer, bool with_slots) const {
     std::ranges::copy(states, trainer.states().begin());
     trainer.set_position(position);
+    for_each_carried(trainer, [&](size_t i, std::span<std::byte> rows) { std::ranges::copy(carried[i], rows.begin()); });
     if (away_) {
       Gpu& gpu = there_->gpu();
       gpu.select();
@@ -61,6 +65,7 @@ struct ReplicaTrainer::Values {
     std::swap_ranges(parameters.begin(), parameters.end(), params.block());
     std::swap_ranges(states.begin(), states.end(), params.state_bytes().begin());
     for (size_t i = 0; i < slots.size(); ++i) std::swap_ranges(slots[i].begin(), slots[i].end(), trainer.optimizer_slot(i).begin());
+    for_each_carried(trainer, [&](size_t i, std::span<std::byte> rows) { std::ranges::swap_ranges(carried[i], rows); });
     const Position mine = position;
     position = trainer.position();
     trainer.set_position(mine);
@@ -84,6 +89,11 @@ struct ReplicaTrainer::Values {
   }
 
  private:
+  template <class Use>
+  static void for_each_carried(const Trainer& trainer, Use use) {
+    if (const CarriedRows* rows = trainer.carried())
+      for (size_t i = 0; i < rows->specs().size(); ++i) use(i, rows->now(i));
+  }
   void make_room() {
     parameters.resize(bytes_);
     for (std::vector<std::byte>& slot : slots) slot.resize(bytes_);

@@ -5,6 +5,7 @@
 
 #include "cluster/ledger/ranges.h"
 #include "cluster/membership/coordinator_core.h"
+#include "cluster/planted.h"
 
 namespace perigee {
 namespace {
@@ -25,19 +26,22 @@ int64_t WorkLeases::steps_of(const CoordinatedWorker& node) const {
   return std::clamp<int64_t>(static_cast<int64_t>(std::ceil(batches)), 1, kMaxBatches);
 }
 
-// A worker has its own shards, its rank's part of all of them; one that has done those, and nothing else, helps the others.
+// A worker has its own shards, its rank's part of all of them; one that has done those, and nothing else, helps the others. A shard of streams
+// goes on with one worker alone; where there are more workers, some have none.
 Range WorkLeases::next_work(const CoordinatedWorker& node, int64_t count, bool idle) {
   const int64_t shards = c_.options.shards;
-  if (shards == 1) return c_.books.pool().take(count);
+  const bool streams = c_.options.streams > 0;
+  if (shards == 1 && !streams) return c_.books.pool().take(count);
   int64_t rank = 0;
   for (const WorkerId id : c_.members) {
     if (id == node.id) break;
     if (!c_.nodes.at(id).server) ++rank;
   }
   const auto workers = static_cast<int64_t>(c_.trainers());
-  const int64_t first = rank * shards / workers, last = std::max(first + 1, (rank + 1) * shards / workers);
-  const Range own = c_.books.pool().take_of(first, last, count);
-  return own.count == 0 && idle ? c_.books.pool().take(count) : own;
+  const int64_t first = rank * shards / workers, last = (rank + 1) * shards / workers;
+  if (streams && first == last) return {};
+  const Range own = c_.books.pool().take_of(first, std::max(first + 1, last), count);
+  return own.count == 0 && idle && (!streams || planted(Bug::streams_helped)) ? c_.books.pool().take(count) : own;
 }
 
 // Ranges that other workers failed at and this one has not tried. Returns the examples.

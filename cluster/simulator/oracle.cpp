@@ -1,5 +1,8 @@
 // Invariants under all faults: the checks of World.
 #include <algorithm>
+#include <map>
+#include <ranges>
+#include <set>
 #include <utility>
 
 #include "cluster/policy/policy.h"
@@ -153,8 +156,44 @@ void World::check_fragments(const std::string& whose, const Contents& found) {
     }
 }
 
+// A lane is read from its beginning to its end, by one worker in a round; but for examples that are tried again elsewhere.
+void World::check_streams() {
+  const auto breaks = [](const Fault& f) {
+    return f.kind == Fault::Kind::not_finite || f.kind == Fault::Kind::outlying || f.kind == Fault::Kind::poison;
+  };
+  if (scenario_.streams == 0 || std::ranges::any_of(scenario_.faults, breaks)) return;
+  size_t read = 0;
+  const std::vector<LedgerRecord> records = decode_records(disk_.bytes(), &read);
+  std::vector<const LedgerRecord*> rounds;  // that count, the last one first
+  int64_t limit = INT64_MAX;
+  for (const LedgerRecord& record : std::views::reverse(records)) {
+    if (record.kind == LedgerRecord::Kind::voided) limit = std::min(limit, record.round);
+    if (record.kind == LedgerRecord::Kind::round && record.round <= limit) rounds.push_back(&record);
+  }
+  const int64_t lanes = scenario_.streams / scenario_.shards, steps = scenario_.examples / scenario_.streams;
+  std::vector<int64_t> read_to(static_cast<size_t>(scenario_.shards), 0);  // steps of each shard, through all epochs
+  for (const LedgerRecord* record : std::views::reverse(rounds)) {
+    std::map<int64_t, std::pair<WorkerId, std::set<int64_t>>> now;
+    for (const Share& share : record->shares)
+      for (const Range& range : share.ranges)
+        for (int64_t at = range.begin; at < range.begin + range.count; ++at) {
+          const int64_t shard = at % scenario_.streams / lanes;
+          const auto [found, fresh] = now.try_emplace(shard, share.id, std::set<int64_t>());
+          if (found->second.first != share.id)
+            return fail("in round " + std::to_string(record->round) + " two workers read the streams of shard " + std::to_string(shard));
+          found->second.second.insert(static_cast<int64_t>(range.epoch) * steps + at / scenario_.streams);
+        }
+    for (const auto& [shard, of] : now)
+      for (const int64_t step : of.second)
+        if (std::exchange(read_to[static_cast<size_t>(shard)], step + 1) != step)
+          return fail("in round " + std::to_string(record->round) + " shard " + std::to_string(shard) + " is read at step " +
+                      std::to_string(step) + " out of its order");
+  }
+}
+
 void World::check_end() {
   if (gave_up_) return;
+  check_streams();
   LedgerAudit& found = outcome_.audit;
   int64_t round = -1;
   Contents result(scenario_.examples);

@@ -129,7 +129,8 @@ Json averaging_of(const std::string& policy, SeededRng& rng) {
     if (rng.chance(0.3)) json.set("shards", rng.integer(2, 8));
   }
   if (policy == "periodic_quorum" || (policy == "every_ms" && rng.chance(0.5)) ||
-      ((policy == "post_local" || policy == "overlap" || policy == "streaming" || policy == "sharded") && rng.chance(0.3))) {
+      ((policy == "post_local" || policy == "overlap" || policy == "streaming" || policy == "sharded" || policy == "streamed") &&
+       rng.chance(0.3))) {
     json.set("quorum", rng.between(0.3, 0.9));
     json.set("grace_ms", static_cast<double>(rng.integer(0, 200)));
   }
@@ -168,7 +169,7 @@ const std::vector<std::string>& scenario_policies() {
   static const std::vector<std::string> names = {
       "allreduce",        "allreduce_shards", "periodic",     "periodic_quorum", "every_ms", "post_local",       "allreduce_coded",
       "allreduce_passes", "served",           "served_stale", "served_merged",   "nested",   "gossip",           "overlap",
-      "streaming",        "by_speed",         "auto",         "sharded",         "steered",  "allreduce_repeats"};
+      "streaming",        "by_speed",         "auto",         "sharded",         "steered",  "allreduce_repeats", "streamed"};
   return names;
 }
 
@@ -343,6 +344,15 @@ void add_pace_and_outliers(Scenario& s, const std::string& policy, bool wrong, d
     s.faults.push_back(make_fault(Fault::Kind::outlying, outlying.between(0, work_ms), s.workers, outlying));
 }
 
+// A step of all lanes is a batch of each shard. An epoch is whole steps.
+void deal_out_streams(Scenario& s) {
+  SeededRng lanes(mix(s.seed, 0x6c616e65));
+  s.shards = lanes.integer(1, 8), s.streams = s.shards * s.batch, s.global_batch = 0;
+  const int64_t epochs = std::max<int64_t>(1, s.planned / s.examples);
+  s.examples = std::max<int64_t>(3, s.examples / s.streams) * s.streams;
+  s.planned = lanes.chance(0.8) ? s.examples * epochs : lanes.integer(s.examples / 2, s.examples * epochs);
+}
+
 // Everything that was learnt is lost while most of the work is ahead, and is learnt again.
 void lose_everything(Scenario& s, SeededRng& rng) {
   s.faults.clear();
@@ -397,6 +407,7 @@ Scenario make_scenario(uint64_t seed, const std::string& asked) {
   if (SeededRng withheld(mix(seed, 0x77697468)); !wrong && withheld.chance(0.04))
     s.faults.push_back(make_fault(Fault::Kind::withholds, withheld.between(300, work_ms + 300), s.workers, withheld));
   if (SeededRng dying(mix(seed, 0x64696573)); s.served() && !steered && !wrong && dying.chance(0.15)) lose_servers(s, dying);
+  if (policy == "streamed") deal_out_streams(s);
   if (steered && steering.chance(0.5)) s.faults.clear();
   if (steered || (policy.empty() && !wrong && steering.chance(0.15)))
     for (int64_t i = steering.integer(1, 4); i > 0; --i)

@@ -166,6 +166,7 @@ void World::start_coordinator() {
   o.batch = scenario_.batch;
   o.global_batch = scenario_.global_batch;
   o.shards = scenario_.shards;
+  o.streams = scenario_.streams;
   o.steerable = scenario_.steered();
   o.fingerprint = 1;
   o.min_workers = scenario_.min_workers;

@@ -104,6 +104,7 @@ class World final : public CoordinatorEvents {
   void check_silence();
   void check_contents(const std::string& whose, const Contents& found, const Contents& expected);
   void check_fragments(const std::string& whose, const Contents& found);
+  void check_streams();
   void check_end();
   void check_all_have_ended();
   void reached(const std::string& site) { ++outcome_.sites[site]; }

@@ -7,8 +7,8 @@
 
 namespace perigee {
 
-ShardedOrder::ShardedOrder(int64_t size, int64_t shards, int64_t batch)
-    : size_(size), shards_(shards), block_(kBlockBatches * batch), rows_(size / shards / block_), body_(rows_ * block_ * shards) {
+ShardedOrder::ShardedOrder(int64_t size, int64_t shards, int64_t batch, int64_t block_batches)
+    : size_(size), shards_(shards), block_(block_batches * batch), rows_(size / shards / block_), body_(rows_ * block_ * shards) {
   assert(shards >= 1 && shards <= kMaxShards && size >= shards && batch > 0);
   rest_ = size_ - body_;
 }

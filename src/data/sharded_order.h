@@ -1,5 +1,6 @@
 // The order of an epoch that is cut into shards. A shard is a run of the source's examples, shuffled in itself; positions take turns among the
-// shards, block by block. So a reader of positions in turn gets about as much of each shard, wherever a run ends, and one that keeps to the
+// shards, block by block. (Of streams, src/data/streams.h, a shard is some of the lanes, and a block is one step of them: positions stay the
+// source's own.) So a reader of positions in turn gets about as much of each shard, wherever a run ends, and one that keeps to the
 // blocks of one shard sees that part of the data alone. A pure function of size, shards and batch.
 #pragma once
 
@@ -14,7 +15,9 @@ class ShardedOrder {
 
   ShardedOrder() = default;  // one shard: all is one block
   // 1 <= shards <= kMaxShards; `size` examples, at least as many as shards.
-  ShardedOrder(int64_t size, int64_t shards, int64_t batch);
+  ShardedOrder(int64_t size, int64_t shards, int64_t batch) : ShardedOrder(size, shards, batch, kBlockBatches) {}
+  // `streams` lanes, as many in each shard; both divide what they share out. index() is not for them.
+  static ShardedOrder of_streams(int64_t size, int64_t shards, int64_t streams) { return {size, shards, streams / shards, 1}; }
 
   struct Place {
     int64_t shard = 0;
@@ -29,6 +32,7 @@ class ShardedOrder {
   int64_t next_of(int64_t first, int64_t last, int64_t position, int64_t end) const;
 
  private:
+  ShardedOrder(int64_t size, int64_t shards, int64_t batch, int64_t block_batches);
   int64_t border(int64_t shard) const { return rest_ * shard / shards_; }  // where its block in what is left over begins
 
   int64_t size_ = 0, shards_ = 1, block_ = 0, rows_ = 0;

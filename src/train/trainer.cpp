@@ -62,7 +62,7 @@ std::unique_ptr<Loader> Trainer::make_loader(int64_t batch) const {
   return std::make_unique<Loader>(t_.source, LoaderOptions{.batch = batch,
                                                            .seed = t_.seed,
                                                            .shuffle = streams_of(*t_.source) == 0 && data.boolean("shuffle", true),
-                                                           .shards = t_.options.shards,
+                                                           .shards = streams_of(*t_.source) == 0 ? t_.options.shards : 1,  // lanes keep their places
                                                            .threads = static_cast<int>(readers),
                                                            .ids_only = engine_->holds_examples(),
                                                            .trace = t_.options.trace});

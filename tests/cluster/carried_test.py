@@ -109,8 +109,46 @@ def rows_travel_as_they_are_read():
     assert sent[1] < 0.5 * sent[0], sent
 
 
+def averaged(every=1, shards=2, **changes):
+    return {"averaging": {"type": "periodic", "every": every}, "data": {**job()["data"], "shards": shards}, **changes}
+
+
+def each_worker_goes_on_with_its_streams():
+    """An average after each step of plain gradient descent is a step with the mean gradient: all-reduce's, but for the order of sums."""
+    plain = {"optimizer": {"type": "sgd", "lr": 0.5}}
+    ends = {}
+    for name, workers, changes in (("together", "2", plain), ("apart", "2", averaged(**plain)), ("apart, four shards", "2", averaged(shards=4, **plain)),
+                                   ("seldom", "2", averaged(every=5, **plain))):
+        with cluster_with_text(**changes) as cluster:
+            train = cluster.train("--workers", workers, *ONE_THREAD)
+            ends[name] = end_of(train)["test"]["loss"]
+            check_ledger(cluster, train.folder())
+    assert abs(ends["apart"] - ends["together"]) < 1e-5, ends
+    assert abs(ends["seldom"] - ends["together"]) > 1e-5, ends
+    # A step of each of a worker's shards is a step of its own: another course, near by.
+    assert 1e-5 < abs(ends["apart, four shards"] - ends["together"]) < 0.5, ends
+
+
+def streams_change_hands():
+    """Workers are killed, and a resumed run has another number of them: no step of a stream is lost or read twice."""
+    with cluster_with_text(**averaged(every=2, shards=4)) as cluster:
+        train = cluster.train("--workers", "3", *ONE_THREAD)
+        train.wait_event("step", lambda event: event.get("step", 0) >= 3)
+        if pids := train.worker_pids():
+            os.kill(pids[-1], signal.SIGKILL)
+        train.wait_event("step", lambda event: event.get("step", 0) >= 12)
+        train.signal(signal.SIGINT)
+        train.wait()
+        again = cluster.resume(train.folder(), "--workers", "2", *ONE_THREAD)
+        end_of(again)
+        check_ledger(cluster, again.folder())
+
+
 def what_cannot_carry_on_is_refused():
-    for changes, text in (({"averaging": {"type": "periodic", "every": 4}}, "lets each worker go on with examples of its own"),
+    for changes, text in (({"averaging": {"type": "streaming", "every": 4}}, "has no result that all workers hold at the end of each round"),
+                          ({"averaging": {"type": "periodic", "every": 4}}, "deals out the 8 streams to the workers of a policy of parameters"),
+                          (averaged(shards=3), "a number that divides 8"),
+                          (averaged(shards=1), "2 workers, data.shards = 1"),
                           ({"data": {**job()["data"], "at": "coordinator"}}, "along streams, which workers read themselves"),
                           ({"data": {**job()["data"], "global_batch": 16}}, "is not the number of streams, each of which is a row of every step")):
         with cluster_with_text(**changes) as cluster:
@@ -119,4 +157,4 @@ def what_cannot_carry_on_is_refused():
 
 
 harness.main([the_number_of_workers_does_not_matter, a_run_resumes_in_the_middle_of_its_streams, a_killed_worker_changes_nothing,
-              rows_travel_as_they_are_read, what_cannot_carry_on_is_refused])
+              rows_travel_as_they_are_read, each_worker_goes_on_with_its_streams, streams_change_hands, what_cannot_carry_on_is_refused])

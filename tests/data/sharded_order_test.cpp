@@ -53,6 +53,18 @@ TEST(ShardedOrder, EachShardIsAPartOfTheSourceAndComesOnce) {
   });
 }
 
+// Eight lanes in four shards: positions 0 and 1 are the first step of the first shard, 8 and 9 its second one.
+TEST(ShardedOrder, AShardOfStreamsIsSomeOfTheLanes) {
+  const ShardedOrder order = ShardedOrder::of_streams(80, 4, 8);
+  for (int64_t p = 0; p < 80; ++p) {
+    EXPECT_EQ(order.at(p).shard, p % 8 / 2) << p;
+    EXPECT_EQ(order.at(p).end, (p / 2 + 1) * 2) << p;
+  }
+  EXPECT_EQ(order.next_of(1, 2, 4, 80), 10);
+  EXPECT_EQ(order.next_of(3, 4, 78, 80), 78);
+  EXPECT_EQ(order.next_of(0, 3, 78, 80), 80);
+}
+
 TEST(ShardedOrder, BlocksAndTheNextOfAShardAreWhatASearchFinds) {
   with_each([](int64_t size, int64_t shards, int64_t, const ShardedOrder& order) {
     for (int64_t p = 0; p < size; ++p) {

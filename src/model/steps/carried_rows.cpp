@@ -107,6 +107,15 @@ void CarriedRows::commit() {
     if (specs()[i].slots == 0) std::swap(now_[i], next_[i]);
 }
 
+void CarriedRows::commit(int64_t first, int64_t count) {
+  if (in_place_) return;
+  if (count == rows_) return commit();
+  for (size_t i = 0; i < specs().size(); ++i) {
+    const size_t at = static_cast<size_t>(first) * row_bytes(i);
+    if (specs()[i].slots == 0) std::memcpy(now_[i].data() + at, next_[i].data() + at, static_cast<size_t>(count) * row_bytes(i));
+  }
+}
+
 void CarriedRows::reorder(std::span<const int> parents) {
   assert(parents.size() == static_cast<size_t>(rows_) && !in_place_);
   for (size_t i = 0; i < specs().size(); ++i) {

@@ -120,7 +120,7 @@ void HostEngine::begin_rows(const Batch& batch) {
   if (cut_) cut_->arrange(batch);
   if (sparse_) sparse_->arrange(batch);
   if (!carried_) return;
-  lane_ = batch.position % t_.streams;
+  lane_ = batch.position % t_.streams, lanes_ = batch.size;
   if (lane_ + batch.size > t_.streams)
     throw Error(ErrorKind::usage, {.where = t_.job.where() + ": data",
                                    .what = "a batch of streams has examples of two of their steps",

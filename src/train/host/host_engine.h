@@ -34,7 +34,7 @@ class HostEngine final : public StepEngine {
   double update(const std::byte* gradient_sum) override;
   void commit_states() override;
   void commit_carried() override {
-    if (carried_) carried_->commit();
+    if (carried_) carried_->commit(lane_, lanes_);
   }
 
   void settle() const override {
@@ -108,7 +108,7 @@ class HostEngine final : public StepEngine {
   bool in_step_ = false;  // the slices of the prepared batch meet inside the plan
   int measured_ = 0;
   std::vector<int64_t> lengths_;          // of the first batch's examples, ascending
-  int64_t lane_ = 0;                      // of the batch's first example, where rows carry
+  int64_t lane_ = 0, lanes_ = 0;          // of the batch's first example, where rows carry; of its examples
   std::unique_ptr<CarriedRows> carried_;  // null: the network carries nothing
   std::unique_ptr<SparseRows> sparse_;    // null: all parameters are dense
   std::unique_ptr<CutRows> cut_;          // null: examples are computed with all their steps, in the batch's order

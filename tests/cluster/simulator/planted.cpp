@@ -58,6 +58,8 @@ std::vector<std::string> policies_that_show(Bug bug) {
     case Bug::served_unordered: return {"served", "served_stale", "served_merged"};
     case Bug::inner_index_kept:
     case Bug::inner_ahead_refused: return {"nested", "gossip"};
+    case Bug::streams_helped:
+    case Bug::streams_kept: return {"streamed"};
     case Bug::shard_forgets_others: return {"sharded"};
     case Bug::pause_evicts:
     case Bug::setting_untold: return {"steered"};
