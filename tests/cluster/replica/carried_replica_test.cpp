@@ -102,14 +102,14 @@ TEST_F(CarriedReplicas, EachGoesOnWithItsStreamsBetweenAverages) {
     EXPECT_EQ(first.hash, late.hash) << round;
     EXPECT_FALSE(first.failed || late.failed) << first.failure << late.failure;
   };
-  // A round that one of them misses, whose work is part of the next; and one in which only that one has work.
+  // A round that one of them misses, whose work is all that there is in the next.
   late.train(local_order(0, ranges_of({2}, 0, 2)));
   first.train(local_order(0, ranges_of({0, 1}, 0, 2)));
   first.apply(0, 8, 8, true);
   late.load(0, first.snapshot(), true);
-  first.train(local_order(1, ranges_of({0, 1}, 2, 4)));
-  merge(1, 20);
-  first.train(local_order(2, {}));
+  first.train(local_order(1, {}));
+  merge(1, 12);
+  first.train(local_order(2, ranges_of({0, 1}, 2, 4)));
   late.train(local_order(2, ranges_of({2}, 2, 4)));
   merge(2, 24);
   const std::vector<double> expected = rows_of(reference);
