@@ -19,22 +19,23 @@ namespace {
 // carry goes to all.
 void check_streams(const Job& job, const Policy& policy, const Trainer& probe, const std::string& layer) {
   if (policy.served || policy.partial() || policy.inner.active() || policy.elastic || policy.sync_until > 0)
-    throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": averaging",
-                                              .what = "has no result that all workers hold at the end of each round, with which what '" + layer +
-                                                      "' carries from batch to batch could go to all of them",
-                                              .got = policy.name,
-                                              .expected = "a policy of gradients, or one of all parameters from the first step on, without "
-                                                          "overlap, groups and servers",
-                                              .hint = "averaging = pg.averaging.periodic { every = 8 }"}));
+    throw job.placed(
+        Error(ErrorKind::usage, {.where = job.where() + ": averaging",
+                                 .what = "has no result that all workers hold at the end of each round, with which what '" + layer +
+                                         "' carries from batch to batch could go to all of them",
+                                 .got = policy.name,
+                                 .expected = "a policy of gradients, or one of all parameters from the first step on, without "
+                                             "overlap, groups and servers",
+                                 .hint = "averaging = pg.averaging.allreduce {}, or periodic { every = 8 } with data.shards"}));
   const Json* const data = job.json().find("data");
   const Json* const given = data != nullptr ? data->find("shards") : nullptr;
   const int64_t streams = probe.streams(), shards = read_placement(Config(job.json(), job.where()).object("data")).shards;
   if (given != nullptr && streams % shards == 0) return;
-  throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": data.shards",
-                                            .what = "deals out the " + std::to_string(streams) + " streams to the workers of a policy of parameters",
-                                            .got = given != nullptr ? std::to_string(shards) : "none",
-                                            .expected = "a number that divides " + std::to_string(streams) +
-                                                        ", at least as large as the number of workers"}));
+  throw job.placed(Error(
+      ErrorKind::usage, {.where = job.where() + ": data.shards",
+                         .what = "deals out the " + std::to_string(streams) + " streams to the workers of a policy of parameters",
+                         .got = given != nullptr ? std::to_string(shards) : "none",
+                         .expected = "a number that divides " + std::to_string(streams) + ", at least as large as the number of workers"}));
 }
 
 // A network that carries state from batch to batch reads streams. In a round of gradients a step has each of them once, and what rows carry

@@ -36,7 +36,7 @@ struct ClusterJob {
   RunFacts facts;
   std::string tuning;
   int64_t global_batch = 0, shards = 1;
-  int64_t streams = 0;  // that the shards deal out to workers; 0: they deal out examples that stand alone
+  int64_t streams = 0;                // that the shards deal out to workers; 0: they deal out examples that stand alone
   std::map<std::string, Part> parts;  // of the data, besides "train"
   EvaluationTask train_task;
   bool weighted = false;  // Trainer::weighted()

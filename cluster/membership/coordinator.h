@@ -37,16 +37,16 @@ struct CoordinatorOptions {
   std::string folder;   // of the job's relative paths
   std::string tuning;
   Policy policy;
-  int64_t examples = 0;                       // of one epoch of the training data
-  int64_t planned = 0;                        // examples of the whole run; 0: endless
-  int64_t max_rounds = 0;                     // 0: by `planned` alone
-  int64_t batch = 32;                         // of one replica ...
-  int64_t global_batch = 0;                   // ... or, when > 0, of all together
-  int64_t shards = 1;                         // of the epoch's order, of which each worker has its own; not with rounds of gradients
-  int64_t streams = 0;                        // lanes of the order, on which each worker goes on with those of its shards; 0: there are none
-  uint64_t fingerprint = 0;                   // of the data as the launcher sees them; 0: the first worker's counts
-  std::vector<DataPrint> data;                // what the fingerprint is made of
-  std::string sources;                        // what `example_service` serves, for Welcome; empty: workers read the data themselves
+  int64_t examples = 0;         // of one epoch of the training data
+  int64_t planned = 0;          // examples of the whole run; 0: endless
+  int64_t max_rounds = 0;       // 0: by `planned` alone
+  int64_t batch = 32;           // of one replica ...
+  int64_t global_batch = 0;     // ... or, when > 0, of all together
+  int64_t shards = 1;           // of the epoch's order, of which each worker has its own; not with rounds of gradients
+  int64_t streams = 0;          // lanes of the order, on which each worker goes on with those of its shards; 0: there are none
+  uint64_t fingerprint = 0;     // of the data as the launcher sees them; 0: the first worker's counts
+  std::vector<DataPrint> data;  // what the fingerprint is made of
+  std::string sources;          // what `example_service` serves, for Welcome; empty: workers read the data themselves
   ExampleService* example_service = nullptr;  // outlives the coordinator
   int threads = 0;                            // of each worker; 0: it decides
   bool steerable = false;                     // every connected client may steer (steer.h); else only watch

@@ -50,7 +50,7 @@ class ExchangeBlock {
   // The mean of the merged rows of `examples` examples into the trainer; the parameters only with `dense`.
   void take_values(const std::byte* row, int64_t examples, bool dense);
   void take_states(const std::byte* row, double all);  // `all`: the sum of what the contributions were multiplied by
-  void take_carried(const std::byte* row);  // of the lanes that some contribution has trained
+  void take_carried(const std::byte* row);             // of the lanes that some contribution has trained
   // The sum of the weights of the `examples` whose contributions the row adds up; never 0.
   double weight(const std::byte* row, int64_t examples) const;
   void take_step(const std::byte* row);

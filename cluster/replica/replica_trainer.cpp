@@ -393,7 +393,7 @@ bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bo
   return true;
 }
 
-// What rows of lanes carry that the local work has not trained is the result's.
+// Rows of lanes that the local work has not trained carry what the result has.
 void ReplicaTrainer::take_lanes_of_others() {
   const CarriedRows* const rows = trainer_.carried();
   for (size_t i = 0; rows && i < rows->specs().size(); ++i)

@@ -167,9 +167,10 @@ const char* to_string(Fault::Kind kind) { return kNames[static_cast<size_t>(kind
 
 const std::vector<std::string>& scenario_policies() {
   static const std::vector<std::string> names = {
-      "allreduce",        "allreduce_shards", "periodic",     "periodic_quorum", "every_ms", "post_local",       "allreduce_coded",
-      "allreduce_passes", "served",           "served_stale", "served_merged",   "nested",   "gossip",           "overlap",
-      "streaming",        "by_speed",         "auto",         "sharded",         "steered",  "allreduce_repeats", "streamed"};
+      "allreduce",       "allreduce_shards",  "periodic",  "periodic_quorum", "every_ms",      "post_local",
+      "allreduce_coded", "allreduce_passes",  "served",    "served_stale",    "served_merged", "nested",
+      "gossip",          "overlap",           "streaming", "by_speed",        "auto",          "sharded",
+      "steered",         "allreduce_repeats", "streamed"};
   return names;
 }
 

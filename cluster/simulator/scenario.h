@@ -65,7 +65,7 @@ struct Scenario {
   int64_t examples = 96, planned = 288;  // of an epoch; of the run
   int64_t batch = 4, global_batch = 0;
   int64_t shards = 1, streams = 0;  // of the order; lanes of which each shard has some
-  bool repeats = false;  // rounds of each step add up several rows, one after the other
+  bool repeats = false;             // rounds of each step add up several rows, one after the other
   double example_ms = 5, apply_ms = 0.2;
   int buckets = 2;
   LinkQuality network;

@@ -59,13 +59,14 @@ Trainer::~Trainer() = default;
 std::unique_ptr<Loader> Trainer::make_loader(int64_t batch) const {
   const Config data = Config(t_.job.json(), t_.job.where()).object("data");
   const int64_t readers = data.integer_in("threads", 0, 256, t_.source->traits().cheap ? 0 : 1);
-  return std::make_unique<Loader>(t_.source, LoaderOptions{.batch = batch,
-                                                           .seed = t_.seed,
-                                                           .shuffle = streams_of(*t_.source) == 0 && data.boolean("shuffle", true),
-                                                           .shards = streams_of(*t_.source) == 0 ? t_.options.shards : 1,  // lanes keep their places
-                                                           .threads = static_cast<int>(readers),
-                                                           .ids_only = engine_->holds_examples(),
-                                                           .trace = t_.options.trace});
+  return std::make_unique<Loader>(t_.source,
+                                  LoaderOptions{.batch = batch,
+                                                .seed = t_.seed,
+                                                .shuffle = streams_of(*t_.source) == 0 && data.boolean("shuffle", true),
+                                                .shards = streams_of(*t_.source) == 0 ? t_.options.shards : 1,  // lanes keep their places
+                                                .threads = static_cast<int>(readers),
+                                                .ids_only = engine_->holds_examples(),
+                                                .trace = t_.options.trace});
 }
 
 // "steps" counts batches of all GPUs together, as of all workers.

@@ -46,7 +46,7 @@ class CarriedRows {
   void clear(int64_t first, int64_t count);      // of these rows, where the next step starts
   void bind(PlanRun& run, int64_t first) const;  // inputs of a plan that begins with row `first`
   void take(const PlanRun& run, int64_t first);  // its outputs, after it ran; a slot of a ring is where it belongs at once
-  // What was taken is where the next step starts: of all rows, or of these.
+  // The next step starts from the values taken: of all rows, or of these.
   void commit();
   void commit(int64_t first, int64_t count);
   // Row i becomes a copy of row parents[i]; one for each row.

@@ -32,7 +32,7 @@ class CarriedReplicas : public testing::Test {
       for (const int64_t shard : shards) ranges.push_back({static_cast<uint64_t>(step / kSteps), step % kSteps * kRows + shard * 2, 2});
     return ranges;
   }
-  // What rows carry, value by value.
+  // The carried values of all rows, one after the other.
   static std::vector<double> rows_of(const Trainer& trainer) {
     std::vector<double> values;
     for (size_t i = 0; i < trainer.carried()->specs().size(); ++i) {
