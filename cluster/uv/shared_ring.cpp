@@ -1,12 +1,14 @@
 #include "cluster/uv/shared_ring.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 
 namespace perigee {
 namespace {
 
-struct RecordHead {
+// As long as a line, so that a chunk, which has a head of one line, is added from where it lies without loads across lines.
+struct alignas(Ring::kLine) RecordHead {
   uint32_t size = 0;  // of what follows
   RecordKind kind = RecordKind::skip;
 };
@@ -20,17 +22,21 @@ Ring Ring::in(std::byte* memory, size_t capacity) {
   return {.control = reinterpret_cast<RingControl*>(memory), .bytes = {memory + sizeof(RingControl), capacity}};
 }
 
+// An empty ring begins anew at its start: what goes through then stays in few lines, which both sides still have in their caches.
 bool RingWriter::put(RecordKind kind, std::span<const std::byte> head, std::span<const std::byte> body) {
   const size_t size = head.size() + body.size(), capacity = ring_.bytes.size();
   assert(size <= max_record());
   const size_t record = lines(sizeof(RecordHead) + size);
-  const size_t at = written_ & (capacity - 1);
-  const size_t skip = at + record > capacity ? capacity - at : 0;
-  if (written_ + skip + record - read_ > capacity) {
-    read_ = ring_.control->read.load(std::memory_order_acquire);
-    // More read than written, or unread beyond the ring: the other side has broken it, and nothing more goes in.
-    if (read_ > written_ || written_ + skip + record - read_ > capacity) return false;
+  read_ = std::max(read_, ring_.control->read.load(std::memory_order_acquire));
+  if (read_ > written_) return false;  // more than was written: the other side has broken it, and nothing more goes in
+  size_t at = written_ & (capacity - 1);
+  if (at != 0 && read_ == written_) {
+    ring_.control->restart.store(written_, std::memory_order_relaxed);
+    read_ = written_ += capacity - at;  // nothing lies there, so all of it is free
+    at = 0;
   }
+  const size_t skip = at + record > capacity ? capacity - at : 0;
+  if (written_ + skip + record - read_ > capacity) return false;
   std::byte* out = ring_.bytes.data() + at;
   if (skip) {
     const RecordHead rest{.size = static_cast<uint32_t>(skip - sizeof(RecordHead)), .kind = RecordKind::skip};
@@ -51,7 +57,10 @@ bool RingWriter::must_wake() {
   return ring_.control->reader_sleeps.load(std::memory_order_relaxed) != 0 && ring_.control->reader_sleeps.exchange(0) != 0;
 }
 
-bool RingWriter::half_free() const { return written_ - ring_.control->read.load(std::memory_order_acquire) <= ring_.bytes.size() / 2; }
+bool RingWriter::half_free() const {
+  const uint64_t read = std::max(read_, ring_.control->read.load(std::memory_order_acquire));
+  return written_ - read <= ring_.bytes.size() / 2;
+}
 
 bool RingWriter::wait() {
   ring_.control->writer_waits.store(1, std::memory_order_relaxed);
@@ -65,9 +74,14 @@ RingReader::Next RingReader::next(RecordKind* kind, std::span<const std::byte>* 
   assert(current_ == 0);
   const size_t capacity = ring_.bytes.size();
   while (true) {
-    const uint64_t here = ring_.control->written.load(std::memory_order_acquire) - read_;
-    if (here == 0) return Next::none;
-    const size_t at = read_ & (capacity - 1);
+    const uint64_t written = ring_.control->written.load(std::memory_order_acquire);
+    if (written == read_) return Next::none;
+    size_t at = read_ & (capacity - 1);
+    if (at != 0 && ring_.control->restart.load(std::memory_order_relaxed) == read_) {
+      read_ += capacity - at;
+      at = 0;
+    }
+    const uint64_t here = written - read_;
     if (here > capacity || here < Ring::kLine) return Next::broken;
     RecordHead head;  // a copy: the other side may change it under our eyes
     std::memcpy(&head, ring_.bytes.data() + at, sizeof head);

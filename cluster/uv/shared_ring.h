@@ -12,6 +12,7 @@ namespace perigee {
 // At the start of the memory. A side that goes to sleep says so and looks once more; the other side sees that and wakes it.
 struct RingControl {
   alignas(64) std::atomic<uint64_t> written;  // bytes since the beginning
+  alignas(64) std::atomic<uint64_t> restart;  // from here the last time that the writer went to the ring's start; behind it lies nothing
   alignas(64) std::atomic<uint64_t> read;
   alignas(64) std::atomic<uint32_t> reader_sleeps;
   alignas(64) std::atomic<uint32_t> writer_waits;
@@ -48,7 +49,7 @@ class RingWriter {
   bool half_free() const;
 
   Ring ring_;
-  uint64_t written_ = 0, read_ = 0;  // read_: as last seen
+  uint64_t written_ = 0, read_ = 0;  // read_: as last seen, or behind what a restart left out
 };
 
 class RingReader {

@@ -83,6 +83,33 @@ TEST(SharedRing, TakesTheLongestRecordWhenHalfIsFree) {
   }
 }
 
+// What goes through a ring whose reader keeps up stays where both sides still have it in their caches.
+TEST(SharedRing, BeginsAnewAtItsStartWheneverItIsEmpty) {
+  TestRing memory;
+  RingWriter writer(memory.ring);
+  RingReader reader(memory.ring);
+  const auto longest = numbered(writer.max_record(), 3);
+  RecordKind kind;
+  std::span<const std::byte> first, record;
+  for (int round = 0; round < 50; ++round) {
+    ASSERT_TRUE(writer.put(RecordKind::whole, longest));
+    ASSERT_EQ(reader.next(&kind, &record), RingReader::Next::record);
+    if (round == 0) first = record;
+    EXPECT_EQ(record.data(), first.data());
+    reader.done();
+    EXPECT_EQ(reader.next(&kind, &record), RingReader::Next::none);
+  }
+  // And all of it is free then, before the reader has taken note.
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(writer.put(RecordKind::whole, longest)) << i;
+  EXPECT_FALSE(writer.put(RecordKind::whole, longest));
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_EQ(reader.next(&kind, &record), RingReader::Next::record);
+    EXPECT_EQ(record.data(), first.data() + i * (first.size() + Ring::kLine));
+    EXPECT_TRUE(std::equal(record.begin(), record.end(), longest.begin(), longest.end()));
+    reader.done();
+  }
+}
+
 // Whatever the other side writes into the memory, nothing outside of it is read.
 TEST(SharedRing, SurvivesABrokenWriter) {
   std::mt19937_64 random(2);
@@ -92,6 +119,7 @@ TEST(SharedRing, SurvivesABrokenWriter) {
     RingReader reader(memory.ring);
     for (int i = 0; i < 5; ++i) writer.put(RecordKind::whole, numbered(random() % 9000, 5));
     if (turn % 3 == 0) memory.ring.control->written = random() % 3 ? random() % (4 * TestRing::kCapacity) : random();
+    if (turn % 4 == 0) memory.ring.control->restart = random() % 9000;
     for (int i = 0; i < 4 && turn % 3; ++i) {
       const auto value = static_cast<uint32_t>(random() % 2 ? random() : random() % TestRing::kCapacity);
       std::memcpy(memory.ring.bytes.data() + random() % 600 * 64 + random() % 2 * 4, &value, 4);
