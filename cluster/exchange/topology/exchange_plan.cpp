@@ -9,6 +9,10 @@ namespace {
 constexpr size_t kAlign = 64;              // segments begin on cache lines
 constexpr uint32_t kBufferedChunks = 256;  // that may wait at one receiver, of all senders together: 64 MB
 constexpr uint32_t kMinWindow = 8;
+// Likewise where all are on one host and send straight to the owner: what waits is then in a cache when its other half comes, and so is a
+// result when it is sent. Nothing is far enough away to need more under way.
+constexpr uint32_t kNearChunks = 16;
+constexpr uint32_t kMinNearWindow = 4;
 
 // Cuts [begin, end) of the bucket, all of it sums or all of it maxima, into the segments and these into pieces.
 void cut(ExchangePlan& plan, size_t begin, size_t end, bool maxima) {
@@ -112,9 +116,10 @@ ExchangePlan make_exchange_plan(const TreeShape& shape, const CollectiveSetup& s
     segment.window = segment.pieces();
     if (segment.place.reduce_to >= 0) {
       plan.sends[static_cast<size_t>(segment.place.reduce_to)] += static_cast<size_t>(sum.outputs) * segment.pieces();
-      const size_t senders = shape.place(world, static_cast<int>(s), segment.place.reduce_to).reduce_from.size();
-      segment.window =
-          std::max(kMinWindow, kBufferedChunks / static_cast<uint32_t>(senders * static_cast<size_t>(std::max(1, sum.outputs))));
+      const TreePlace receiver = shape.place(world, static_cast<int>(s), segment.place.reduce_to);
+      const auto rows_each = static_cast<uint32_t>(receiver.reduce_from.size() * static_cast<size_t>(std::max(1, sum.outputs)));
+      const bool near = world.members.size() == 1 && receiver.reduce_to < 0;
+      segment.window = near ? std::max(kMinNearWindow, kNearChunks / rows_each) : std::max(kMinWindow, kBufferedChunks / rows_each);
     }
     for (const int to : segment.place.result_to) plan.sends[static_cast<size_t>(to)] += segment.pieces();
   }

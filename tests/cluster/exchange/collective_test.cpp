@@ -431,6 +431,33 @@ TEST_P(EveryTopology, BoundsWhatWaitsForALateMember) {
   }
 }
 
+// On one host what waits for a late owner stays in the cache; over a network more may be under way.
+TEST(Direct, LetsLessWaitOnOneHostThanOverANetwork) {
+  const int size = 5;
+  const ExchangeLayout layout{int64_t{16} << 20, 0};  // 64 MB
+  std::vector<std::byte> rows(layout.bytes());
+  size_t waits[2] = {0, 0};
+  for (const bool one_host : {true, false}) {
+    const auto pool = std::make_shared<ChunkPool>();
+    ExchangeWorld world(size, 1, 4);
+    for (int rank = 0; rank < size; ++rank) {
+      CollectiveSetup setup;
+      setup.rank = rank;
+      for (int host = 0; host < size; ++host) setup.hosts.push_back(one_host ? "host" : "host" + std::to_string(host));
+      setup.layout = layout;
+      setup.bucket = {0, layout.bytes()};
+      setup.rows.push_back(rows);
+      setup.pool = rank == 0 ? pool : nullptr;
+      world.members[static_cast<size_t>(rank)].exchange = find_topology("direct", setup).make(std::move(setup));
+      world.members[static_cast<size_t>(rank)].started = rank == 0;
+    }
+    world.run();
+    waits[one_host] = pool->bytes_kept();
+  }
+  EXPECT_LE(waits[true], size_t{4} << 20);  // four senders, four chunks each
+  EXPECT_GT(waits[false], size_t{16} << 20);
+}
+
 // Buffers go back when an exchange is given up in the middle.
 TEST_P(EveryTopology, GivesItsBuffersBack) {
   const ExchangeLayout layout{500'000, 100};
