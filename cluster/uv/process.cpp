@@ -44,10 +44,10 @@ void keep_tail(std::string* tail, const char* bytes, size_t size) {
 
 }  // namespace
 
-void follow_parent(int parent) {
+void follow_parent(int parent, int signal) {
   if (parent <= 0) return;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) raise(SIGKILL);  // it died before the call
+  prctl(PR_SET_PDEATHSIG, signal);
+  if (getppid() != parent) raise(signal);  // it died before the call
 }
 
 void outlive_parent() { prctl(PR_SET_PDEATHSIG, 0); }

@@ -25,8 +25,9 @@ struct UvProcessOptions {
   bool die_with_parent = false;        // a child without a parent ends: it is told `--parent`, and calls follow_parent()
 };
 
-// In the child, since nothing of ours runs between fork and exec: it is killed when its parent ends. Nothing if `parent` is 0.
-void follow_parent(int parent);
+// In the child, since nothing of ours runs between fork and exec: it is killed when its parent ends, or gets another signal.
+// Nothing if `parent` is 0.
+void follow_parent(int parent, int signal = 9);
 void outlive_parent();
 
 class UvProcesses final : public Processes {

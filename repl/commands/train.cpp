@@ -1,6 +1,7 @@
 // `perigee train`: evaluates the script, trains, and leaves a run folder.
 #include <CLI/App.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <set>
@@ -8,6 +9,7 @@
 #include "cluster/launch/cluster_job.h"
 #include "cluster/launch/worker_gpus.h"
 #include "cluster/policy/policy.h"
+#include "cluster/uv/process.h"
 #include "repl/commands/command.h"
 #include "repl/commands/load.h"
 #include "repl/commands/train/detach.h"
@@ -319,6 +321,7 @@ int train_here(const std::optional<Engine>& engine) {
 
 int run_train() {
   watch_signals("\nstopping at the next step; once more to quit at once\n");
+  follow_parent(train_command_options.cluster.parent, SIGTERM);  // a front door, such as Spark's driver
   const std::optional<Engine> engine = engine_of(train_command_options.cluster);
   if (!train_command_options.detach) return train_here(engine);
   refuse_to_detach(engine);

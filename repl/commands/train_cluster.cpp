@@ -54,6 +54,7 @@ void declare_cluster_options(CLI::App& app, ClusterOptions* options) {
       ->group("Cluster");
   app.add_option("--engine", options->engine, "the scheduler that started this process: auto, none, or a name of `perigee doctor`")
       ->group("Cluster");
+  app.add_option("--parent", options->parent, "stop, as after SIGTERM, when this process ends")->group("");
 }
 
 bool in_cluster(const ClusterOptions& options) {

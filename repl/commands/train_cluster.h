@@ -21,6 +21,7 @@ struct ClusterOptions {
   std::string listen, secret, advertise, interface_cidr, standby, lease, engine = "auto";
   std::string restarts, stop_wait;
   bool record = false;
+  int parent = 0;  // the process that this one ends with; 0: none
 };
 
 void declare_cluster_options(CLI::App& app, ClusterOptions* options);

@@ -288,6 +288,17 @@ def a_killed_launcher_takes_its_workers_along_and_resumes():
         cluster.check_ledger(again.folder(), epochs=60)
 
 
+def a_run_stops_with_the_process_that_it_is_told():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=5000)
+        train = cluster.train("--workers", "2", command=["sh", "-c", '"$0" "$@" --parent $$; true'])
+        train.wait_event("epoch")
+        train.signal(signal.SIGKILL)  # of the shell
+        end = train.wait_event("end")
+        assert end["stopped"] == "interrupted" and (cluster.folder / end["checkpoint"]).is_file(), end
+        train.wait()
+
+
 def workers_under_an_agent_outlive_their_launcher():
     with Cluster() as cluster:
         cluster.write_job(epochs=200)
@@ -442,7 +453,7 @@ if __name__ == "__main__":
         a_worker_joins_while_it_trains, without_a_secret_a_run_on_loopback_is_open_to_this_machine, who_forgets_the_secret_is_reminded,
         a_killed_worker_is_started_again, sigterm_leaves_a_checkpoint_that_resumes, a_resumed_run_must_hold_what_is_trained,
         a_run_that_went_back_does_not_resume_what_it_left,
-        a_killed_launcher_takes_its_workers_along_and_resumes, workers_under_an_agent_outlive_their_launcher,
+        a_killed_launcher_takes_its_workers_along_and_resumes, a_run_stops_with_the_process_that_it_is_told, workers_under_an_agent_outlive_their_launcher,
         workers_end_with_their_agent, eval_and_predict_share_the_work, an_agent_opens_data_only_under_its_root, a_mean_by_examples_of_weighted_ones_is_told,
         a_plain_run_of_shards_has_the_bits_of_any_number_of_workers, describe_says_whether_the_averaging_fits_a_link,
         mistakes_are_explained
