@@ -241,6 +241,7 @@ ENGINES = {
     "submit_test.py": (["kubernetes-validate==1.37.0", "kubeflow-trainer-api==2.3.0", "cfn-lint", "pyyaml"], None),
     "recipes_test.py": (["ray==2.60.0", "distributed"], None),
     "spark_test.py": (["pyspark==4.3.0", "pyarrow", "pandas<3", "numpy"], ("java", "default-jre-headless")),
+    "spark_jar_test.py": (["numpy"], ("javac", "default-jdk-headless")),
 }
 
 

@@ -1,0 +1,73 @@
+package org.perigee.spark;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.apache.spark.TaskContext;
+import org.apache.spark.TaskKilledException;
+import org.apache.spark.api.java.function.Function2;
+import org.apache.spark.resource.ResourceInformation;
+
+/** A task of Spark that trains: runs `perigee worker --join` until the run is over. Gives its index and how often Spark had started it before. */
+final class Work implements Function2<Integer, Iterator<Integer>, Iterator<int[]>> {
+  private static final long serialVersionUID = 1;
+  private static final long PATIENCE_NS = TimeUnit.SECONDS.toNanos(60);
+
+  private final String program, address;
+  private final byte[] secret;
+  private final int threads;
+
+  Work(String program, String address, byte[] secret, int threads) {
+    this.program = program;
+    this.address = address;
+    this.secret = secret;
+    this.threads = threads;
+  }
+
+  @Override
+  public Iterator<int[]> call(Integer index, Iterator<Integer> none) throws Exception {
+    TaskContext context = TaskContext.get();
+    if (Program.listens(address)) train("spark-" + index + "." + context.taskAttemptId(), context);  // else it was over before Spark came here
+    return Collections.singletonList(new int[] {index, context.attemptNumber()}).iterator();
+  }
+
+  private void train(String name, TaskContext context) throws Exception {
+    java.nio.file.Path folder = Program.privateFolder();
+    Process child = null;
+    try {
+      String key = Program.privateFile(folder, "key", secret).toString();
+      List<String> words = new ArrayList<>(Arrays.asList(program, "worker", name, "--join", address, "--secret", key));
+      words.addAll(Arrays.asList("--threads", Integer.toString(threads), "--parent", Program.parent()));
+      child = Program.start(words, devices(context), true);
+      Program.Reader output = new Program.Reader(child.getInputStream(), line -> {});
+      while (!child.waitFor(100, TimeUnit.MILLISECONDS)) stopIfKilled(context);
+      if (child.exitValue() != 0 && Program.listens(address))
+        throw new PerigeeException("perigee worker " + name + " on " + Program.host() + ": exit code " + child.exitValue() + "\n" + output.tail());
+      // A worker that was sent away ends well, too: the task is done only when the run is, else Spark starts it again.
+      for (long begun = System.nanoTime(); Program.listens(address); Thread.sleep(200)) {
+        stopIfKilled(context);
+        if (System.nanoTime() - begun > PATIENCE_NS) throw new PerigeeException("perigee worker " + name + " left while the run goes on");
+      }
+    } finally {
+      if (child != null) Program.end(child);
+      Program.remove(folder);
+    }
+  }
+
+  /** Spark does not interrupt the thread of a cancelled job's task unless it is asked to. */
+  private static void stopIfKilled(TaskContext context) {
+    if (context.isInterrupted()) throw new TaskKilledException();
+  }
+
+  private static Map<String, String> devices(TaskContext context) {
+    ResourceInformation gpus = context.resourcesJMap().get("gpu");
+    Map<String, String> environment = new HashMap<>();
+    if (gpus != null) environment.put("CUDA_VISIBLE_DEVICES", String.join(",", gpus.addresses()));
+    return environment;
+  }
+}
