@@ -50,11 +50,17 @@ def free_port():
 
 
 class SparkCluster:
-    def __init__(self, folder, workers=2, memory="1g", home=None):
+    def __init__(self, folder, workers=2, memory="1g", home=None, gpu=""):
+        """`gpu`: a number that each worker says its GPU has; nobody looks whether there is one."""
         self.folder, self.home = pathlib.Path(folder), home or home_of_pyspark()
         self.env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1", "PYSPARK_PYTHON": sys.executable,
                     "SPARK_DAEMON_MEMORY": "256m",
                     "SPARK_HOME": str(self.home), "SPARK_DAEMON_JAVA_OPTS": " ".join([LIGHT, *(f"-D{key}={value}" for key, value in SECURE.items())])}
+        if gpu:
+            script = self.folder / "gpu.sh"
+            script.write_text(f"""#!/bin/sh\necho '{{"name": "gpu", "addresses": ["{gpu}"]}}'\n""")
+            script.chmod(0o755)
+            self.env["SPARK_WORKER_OPTS"] = f"-Dspark.worker.resource.gpu.amount=1 -Dspark.worker.resource.gpu.discoveryScript={script}"
         self.port, self.workers, self.memory = free_port(), workers, memory
         self.url = f"spark://127.0.0.1:{self.port}"
         self.daemons = []

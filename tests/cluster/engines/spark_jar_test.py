@@ -59,9 +59,10 @@ def run_cases(names):
     print("".join(f"# {line}\n" for line in seen), end="")
 
 
-def front_door(*words):
-    return cluster.submit("--class", "org.perigee.spark.Train", jar, folder / "work" / "job.json", "--workers", 2, "--program", harness.program(),
-                          "--train", folder / "work" / "train.parquet", "--shared", folder / "work" / "shared", *words)
+def front_door(*words, program=None, **conf):
+    work = folder / "work"
+    return cluster.submit("--class", "org.perigee.spark.Train", jar, work / "job.json", "--workers", 2, "--program", program or harness.program(),
+                          "--train", work / "train.parquet", "--shared", work / "shared", *words, **conf)
 
 
 def ledger(run, epochs, rows=4096):
@@ -89,7 +90,7 @@ def works_in_a_pipeline():
     run_cases(SHORT if cluster.home == spark_cluster.home(OLD) else ALL)
     ledger(folder / "work" / "pipeline", 3)
     if cluster.home == spark_cluster.home(NEW):
-        ledger(folder / "work" / "killed", 400)
+        ledger(folder / "work" / "killed", 20)
     wait_until("the end of all processes", lambda: not perigee_processes(), 10)
 
 
@@ -124,9 +125,12 @@ def exports_what_numpy_reads():
 
 
 def a_killed_driver_leaves_no_process():
-    out = folder / "work" / "orphaned"
-    with subprocess.Popen(front_door("--set", "epochs=100000", "--out", out), cwd=folder, env=cluster.env, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as driver:
+    out, program, seen = folder / "work" / "orphaned", folder / "work" / "perigee", folder / "work" / "gpus"
+    program.write_text(f"""#!/bin/sh\n[ "$1" = worker ] && echo "$CUDA_VISIBLE_DEVICES" >>'{seen}'\nexec '{harness.program()}' "$@"\n""")
+    program.chmod(0o755)
+    gpus = {"spark.executor.resource.gpu.amount": "1", "spark.task.resource.gpu.amount": "1"}
+    with subprocess.Popen(front_door("--set", "epochs=100000", "--out", out, program=program, **gpus), cwd=folder, env=cluster.env,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as driver:
         for line in driver.stdout:
             if line.startswith("epoch 2:"):
                 break
@@ -134,6 +138,7 @@ def a_killed_driver_leaves_no_process():
         driver.send_signal(signal.SIGKILL)
     wait_until("the end of all processes", lambda: not perigee_processes(), 10)
     assert list((out / "checkpoints").glob("*.safetensors"))
+    assert seen.read_text() == "3\n3\n", "other GPUs than those of the tasks"
 
 
 def refuses_what_cannot_work():
@@ -161,7 +166,7 @@ def use(version):
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
     (folder / "work" / "job.json").write_text(harness.json.dumps(JOB))
-    cluster = clusters.enter_context(spark_cluster.SparkCluster(folder / version, home=spark_cluster.home(version)))
+    cluster = clusters.enter_context(spark_cluster.SparkCluster(folder / version, home=spark_cluster.home(version), gpu="3"))
 
 
 def on(version, case):
