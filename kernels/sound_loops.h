@@ -24,6 +24,8 @@ struct SoundLoops {
   // out[k * stride + t] = sum over m < inputs of table[k * inputs + m] * in[m * stride + t], for k < outputs, t < n.
   void (*combine)(const float* table, int64_t outputs, int64_t inputs, const float* in, int64_t stride, int64_t n, float* out) = nullptr;
   float (*dot)(const float* a, const float* b, int64_t n) = nullptr;
+  // out[j] = the sum over i < n of a[j * step + i] * b[i], for j < kSoundLanes; n is a multiple of 8.
+  void (*dots)(const float* a, int64_t step, const float* b, int64_t n, float* out) = nullptr;
 };
 
 const SoundLoops& sound_loops(Isa isa);  // the widest up to that

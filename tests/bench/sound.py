@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Features of sound beside torchaudio, on one thread, in turns, by CPU time.
+"""Features of sound beside torchaudio, and resampling beside soxr too, on one thread, in turns, by CPU time.
 
     ninja -C build tests/bench/sound_bench
-    python3 tests/bench/sound.py [--python PYTHON_WITH_TORCHAUDIO]
+    python3 tests/bench/sound.py [--python PYTHON_WITH_TORCHAUDIO] [--soxr PYTHON_WITH_SOXR]
 
 A minute of 16 kHz: 13 cepstral coefficients of 40 mels, frames of 512 samples, 160 apart; 40 mels; resampling to 44.1 kHz.
 Prints seconds of sound in a second of CPU time: median [least-most] of all repeats.
@@ -43,6 +43,21 @@ def peer(work):
     print(json.dumps({"real_times": times[1:]}))
 
 
+def soxr_peer():
+    """Runs in the interpreter that has soxr (libsoxr's "HQ")."""
+    import numpy
+    import soxr
+    sound = (numpy.random.rand(SECONDS * RATE) - .5).astype(numpy.float32)
+    times = []
+    for _ in range(8):
+        begin, count = time.process_time(), 0
+        while time.process_time() - begin < .3:
+            soxr.resample(sound, RATE, 44100, "HQ")
+            count += 1
+        times.append(SECONDS * count / (time.process_time() - begin))
+    print(json.dumps({"real_times": times[1:]}))
+
+
 def measure(command):
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
     if done.returncode:
@@ -54,17 +69,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", help="an interpreter with torch and torchaudio")
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--peer", choices=WORK, help=argparse.SUPPRESS)
+    parser.add_argument("--soxr", help="an interpreter with numpy and soxr")
+    parser.add_argument("--peer", choices=(*WORK, "soxr"), help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.peer == "soxr":
+        return soxr_peer()
     if options.peer:
         return peer(options.peer)
     who = {"perigee": lambda work: [ROOT / "build/tests/bench/sound_bench", work, str(SECONDS)]}
     if options.python:
         who["torchaudio"] = lambda work: [options.python, __file__, "--peer", work]
     for work in WORK:
-        times = {name: [] for name in who}
+        beside = who | ({"soxr": lambda _: [options.soxr, __file__, "--peer", "soxr"]} if options.soxr and work == "resample" else {})
+        times = {name: [] for name in beside}
         for _ in range(options.turns):
-            for name, command in who.items():
+            for name, command in beside.items():
                 times[name] += measure(command(work))
         print(work + "".join(f"  {name} {statistics.median(t):,.0f} [{min(t):,.0f}-{max(t):,.0f}]" for name, t in times.items()), flush=True)
 

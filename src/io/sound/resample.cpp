@@ -12,6 +12,8 @@
 namespace perigee {
 namespace {
 
+constexpr int64_t kTurns = 32;  // of a phase before the next: inputs and outputs stay in the cache
+
 double bessel(double x) {  // I0
   double sum = 1, term = 1;
   for (int k = 1; term > sum * 1e-17; ++k) sum += term *= x * x / (4. * k * k);
@@ -30,8 +32,6 @@ Resampler::Resampler(int64_t from, int64_t to, const std::string& where, int zer
                                   .got = std::to_string(from) + " to " + std::to_string(to),
                                   .hint = "convert the sound beforehand, or choose a rate with common factors"});
   reach_ = half / up_ + 1;
-  const int64_t width = 2 * reach_ + 1;
-  taps_.assign(static_cast<size_t>(up_ * width), 0);
   double sum = 0;
   std::vector<double> half_filter;
   for (int64_t d = 0; d <= half; ++d) {
@@ -41,27 +41,46 @@ Resampler::Resampler(int64_t from, int64_t to, const std::string& where, int zer
     half_filter.push_back(sinc * bessel(beta * std::sqrt(1 - along * along)));
     sum += (d == 0 ? 1 : 2) * half_filter.back();
   }
-  for (int64_t phase = 0; phase < up_; ++phase)
-    for (int64_t j = -reach_; j <= reach_; ++j)
-      if (const int64_t d = std::abs(phase - j * up_); d <= half)
-        taps_[static_cast<size_t>(phase * width + j + reach_)] =
-            static_cast<float>(half_filter[static_cast<size_t>(d)] / sum * static_cast<double>(up_));
+  // Each phase has the taps that are not zero alone, filled up to whole vectors.
+  for (int64_t phase = 0; phase < up_; ++phase) {
+    const int64_t first = -((half - phase) / up_), count = (phase + half) / up_ - first + 1;
+    phases_.push_back({.first = first, .taps = taps_.size(), .count = (count + kSoundLanes - 1) / kSoundLanes * kSoundLanes});
+    for (int64_t i = 0; i < phases_.back().count; ++i) {
+      const int64_t d = std::abs(phase - (first + i) * up_);
+      taps_.push_back(i < count ? static_cast<float>(half_filter[static_cast<size_t>(d)] / sum * static_cast<double>(up_)) : 0.f);
+    }
+  }
 }
 
 void Resampler::apply(std::span<const float> in, std::span<float> out) const {
-  const auto size = static_cast<int64_t>(in.size()), count = static_cast<int64_t>(out.size()), width = 2 * reach_ + 1;
-  const auto dot = sound_loops(host_isa()).dot;
-  // Outputs of a phase in turn, which need one division.
-  for (int64_t group = 0; group < count; group += 32 * up_)
-    for (int64_t first = group; first < std::min(count, group + up_); ++first) {
-      const int64_t end_of_phase = std::min(count, first + 32 * up_);
-      int64_t base = first * down_ / up_;
-      const float* taps = taps_.data() + (first * down_ - base * up_) * width;
-      for (int64_t k = first; k < end_of_phase; k += up_, base += down_) {
-        const int64_t begin = std::max<int64_t>(0, base - reach_), end = std::min(size, base + reach_ + 1);
-        out[static_cast<size_t>(k)] = dot(in.data() + begin, taps + begin - base + reach_, end - begin);
-      }
+  const auto count = static_cast<int64_t>(out.size());
+  // Outputs of a phase in turn, which share its taps.
+  for (int64_t group = 0; group < count; group += kTurns * up_)
+    for (int64_t first = group; first < std::min(count, group + up_); ++first)
+      apply_phase(in, out, first, std::min(count, first + kTurns * up_));
+}
+
+// Outputs first, first + up_, ... before `end`.
+void Resampler::apply_phase(std::span<const float> in, std::span<float> out, int64_t first, int64_t end) const {
+  const SoundLoops& loops = sound_loops(host_isa());
+  const auto size = static_cast<int64_t>(in.size());
+  int64_t base = first * down_ / up_;
+  const Phase& phase = phases_[static_cast<size_t>(first * down_ - base * up_)];
+  const float* const taps = taps_.data() + phase.taps;
+  base += phase.first;  // the first input that an output looks at
+  for (int64_t k = first; k < end;) {
+    const int64_t last = base + (kSoundLanes - 1) * down_ + phase.count;
+    if (base >= 0 && last <= size && k + (kSoundLanes - 1) * up_ < end) {
+      float sums[kSoundLanes];
+      loops.dots(in.data() + base, down_, taps, phase.count, sums);
+      for (int64_t j = 0; j < kSoundLanes; ++j) out[static_cast<size_t>(k + j * up_)] = sums[j];
+      k += kSoundLanes * up_, base += kSoundLanes * down_;
+      continue;
     }
+    const int64_t from = std::max<int64_t>(0, -base), to = std::clamp<int64_t>(size - base, from, phase.count);
+    out[static_cast<size_t>(k)] = loops.dot(in.data() + base + from, taps + from, to - from);
+    k += up_, base += down_;
+  }
 }
 
 }  // namespace perigee

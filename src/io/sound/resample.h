@@ -23,8 +23,17 @@ class Resampler {
   void apply(std::span<const float> in, std::span<float> out) const;
 
  private:
+  // An output that lies so far behind an input: `count` taps from `taps` on, for the inputs from `first` places behind that one on.
+  struct Phase {
+    int64_t first = 0;
+    size_t taps = 0;
+    int64_t count = 0;
+  };
+  void apply_phase(std::span<const float> in, std::span<float> out, int64_t first, int64_t end) const;
+
   int64_t up_ = 1, down_ = 1, reach_ = 0;
-  std::vector<float> taps_;  // of each phase, 2 * reach_ + 1, for the inputs from reach_ before to reach_ behind
+  std::vector<Phase> phases_;
+  std::vector<float> taps_;
 };
 
 }  // namespace perigee
