@@ -40,7 +40,7 @@ Field read_field(const Config& config) {
   field.shape = Shape(dims);
   field.classes = config.integer_in("classes", 0, int64_t{1} << 32);
   field.class_names = config.string_list("class_names");
-  field.role = static_cast<FieldRole>(config.integer_in("role", 0, static_cast<int64_t>(FieldRole::weight), 0));
+  field.role = static_cast<FieldRole>(config.integer_in("role", 0, static_cast<int64_t>(FieldRole::segment), 0));
   field.of = config.string("of", "");
   return field;
 }

@@ -5,6 +5,8 @@
 //                 Without k and v, in 0 holds the heads of queries, keys and values one after another: [N,T,H+2G,d].
 //                 out 0 o [N,S,H,v] = P V, P = dropout(softmax(scale Q K^T + bias)); a query that looks at no key gets 0
 //                 out 1 L [N,H,S] = log(sum(exp(scores))), minus infinity where there is no key
+//                 With `segments` the mask says to which sequence each step belongs: several lie one after the other in a row of S = T
+//                 steps, each a run of one number, and a query looks only at keys of its own. Steps of 0 are of none, and are not looked at.
 // attention_grad  in 0 do  in 1 to 3: q, k, v as above  in 4 mask, optional  in 5 o  in 6 L
 //                 out 0 dq  out 1 dk  out 2 dv, or out 0 alone in the form of in 0. P = exp(scores - L) is computed again, so that no kernel
 //                 keeps a matrix of S x T: dV = P^T dO, dS = P (dO V^T - rowsum(dO O)), dQ = scale dS K, dK = scale dS^T Q.
@@ -24,6 +26,7 @@ struct AttentionParams {
   int64_t shift = 0;    // query i stands at position i + shift among the keys
   int64_t window = 0;   // looks at keys less than so far away; 0: at all
   bool causal = false;  // not at keys behind its position
+  bool segments = false;  // the mask has the numbers of sequences
   bool alibi = false;   // bias: -slope of the head times the distance (Press et al. 2022)
   double dropout = 0;   // probability that an element of P becomes 0; the others grow by 1 / (1 - dropout)
   uint64_t stream = 0;  // of the draws, one for each example: element (h S + i) (T rounded up to 4) + j (kernels/philox.h)
@@ -50,6 +53,12 @@ constexpr KeyRange queries_of(const AttentionParams& p, int64_t key, int64_t que
   first = first < 0 ? 0 : first;
   end = end > queries ? queries : end;
   return {first, end < first ? first : end};
+}
+
+// Whether a query may look at a key by the mask's numbers for the two.
+template <class T>
+constexpr bool mask_allows(const AttentionParams& p, T of_query, T of_key) {
+  return of_key > T(0) && (!p.segments || of_query == of_key);
 }
 
 // ALiBi's slope of a head is 2 to this power: those of a power of two of heads, then every other one of twice as many.

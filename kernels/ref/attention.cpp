@@ -37,7 +37,8 @@ struct AttentionRow {
     return x.as<T>()[a * x.strides[0] + b * x.strides[1] + c * x.strides[2] + d * x.strides[3]];
   }
 
-  bool sees(int64_t j) const { return mask.data == nullptr || mask.as<T>()[n * mask.strides[0] + j * mask.strides[1]] > T(0); }
+  T mask_at(int64_t step) const { return mask.as<T>()[n * mask.strides[0] + step * mask.strides[1]]; }
+  bool sees(int64_t j) const { return mask.data == nullptr || mask_allows(p, p.segments ? mask_at(i) : T(0), mask_at(j)); }
 
   double score(int64_t j) const {
     double sum = 0;

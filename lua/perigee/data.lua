@@ -154,6 +154,16 @@ function Source:with_noise(options)
   return source(given)
 end
 
+---@class perigee.PackedOptions
+---@field [1] integer steps of a row
+---@field next? string
+---@field most? integer
+---@field mix? boolean
+---@field label_at? "first"|"last"
+---@field field? string
+---@field lengths? string
+---@field segments? string
+
 ---@class perigee.MaskedLmOptions
 ---@field share? number
 ---@field masked? number
@@ -172,6 +182,16 @@ end
 function Source:masked_lm(options)
   local given = { type = "masked_lm", source = self }
   for name, value in pairs(options or {}) do given[name] = value end
+  return source(given)
+end
+
+---Several sequences in each row of a fixed length, so that little of it is padding: pg.data.documents { "reviews", length = 128 }:packed { 512,
+---next = "y" }. Layers keep the sequences of a row apart.
+---@param options perigee.PackedOptions
+---@return perigee.Source
+function Source:packed(options)
+  local given = { type = "packed", source = self }
+  for name, value in pairs(options or {}) do given[name == 1 and "length" or name] = value end
   return source(given)
 end
 

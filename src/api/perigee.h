@@ -141,7 +141,8 @@ typedef enum perigee_role {
   PERIGEE_NO_ROLE = 0,
   PERIGEE_LENGTH = 1, /* how many steps of the last axis are there: an integer for each example */
   PERIGEE_MASK = 2,   /* 0 or 1 for each of these steps */
-  PERIGEE_WEIGHT = 3  /* how much the example, or each step, counts in losses and figures */
+  PERIGEE_WEIGHT = 3, /* how much the example, or each step, counts in losses and figures */
+  PERIGEE_SEGMENT = 4 /* with which step, from 1 on, the sequence of each step begins: i64, where several lie in a row */
 } perigee_role;
 
 /* One array of each example. The network sees `dtype`: PERIGEE_F32 for numbers, PERIGEE_I64 with rank 0 for class labels. */

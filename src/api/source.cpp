@@ -44,12 +44,12 @@ Field read_field(const perigee_field& given, const char* function) {
   if (field.shape.elements() > int64_t{1} << 40) misuse(function, "field '" + field.name + "' is too large", field.shape.text());
   if (given.classes < 0 || (given.classes > 0 && field.shape.elements() != 1))
     misuse(function, "field '" + field.name + "': class labels are scalars", field.shape.text(), "rank 0 and classes >= 0");
-  if (given.role < PERIGEE_NO_ROLE || given.role > PERIGEE_WEIGHT)
+  if (given.role < PERIGEE_NO_ROLE || given.role > PERIGEE_SEGMENT)
     misuse(function, "field '" + field.name + "' has an unknown role", std::to_string(given.role), "a perigee_role");
   field.role = static_cast<FieldRole>(given.role);
   if (given.of) field.of = given.of;
-  if (field.of.empty() && (field.role == FieldRole::length || field.role == FieldRole::mask))
-    misuse(function, "field '" + field.name + "' does not say of which field it is a length or mask", "", "a name in `of`");
+  if (field.of.empty() && field.role != FieldRole::none && field.role != FieldRole::weight)
+    misuse(function, "field '" + field.name + "' does not say which field it serves", "", "a name in `of`");
   return field;
 }
 

@@ -21,6 +21,9 @@ constexpr Option kData[] = {
      "of sequences in fields of one size, by the field that holds the length of each: { x = \"n\" }; what lies beyond it counts for "
      "nothing"},
     {"masks", "{field: field, ...}", "none", "the same by a field of zeros and ones, one for each step: { y = \"counts\" }"},
+    {"segments", "{field: field, ...}", "none",
+     "of sequences that lie one after the other in a row, by a field that says of each step with which step, from 1 on, its sequence begins: "
+     "{ x = \"s\" }"},
     {"weights", "field or {field: field, ...}", "none",
      "how much each example, or each of its steps, counts in losses and figures: \"w\" for all targets, or { y = \"w\" }"},
     {"batch", "integer", "32", "examples of a step, on one worker; with 'accumulate', of each of its batches", {1, kMostBatch}},
@@ -293,6 +296,7 @@ constexpr Example kExamples[] = {
     {"data", "validation", "mnist.test:take(1000)"},
     {"data", "lengths", "{ x = \"n\" }"},
     {"data", "masks", "{ y = \"counts\" }"},
+    {"data", "segments", "{ x = \"s\" }"},
     {"data", "weights", "\"w\""},
     {"data", "batch", "64"},
     {"data", "global_batch", "256"},

@@ -13,7 +13,10 @@ struct FieldRolesKind {
   FieldRole role;
 };
 constexpr FieldRolesKind kKinds[] = {
-    {"lengths", "a length", FieldRole::length}, {"masks", "a mask", FieldRole::mask}, {"weights", "a weight", FieldRole::weight}};
+    {"lengths", "a length", FieldRole::length},
+    {"masks", "a mask", FieldRole::mask},
+    {"weights", "a weight", FieldRole::weight},
+    {"segments", "the segments", FieldRole::segment}};
 
 const char* field_roles_text_of(FieldRole role) {
   return std::find_if(std::begin(kKinds), std::end(kKinds), [&](const FieldRolesKind& kind) { return kind.role == role; })->text;
@@ -41,6 +44,7 @@ class Roles {
     const NetworkInput role{.name = name, .type = {field.dtype, field.shape}, .role = kind.role, .of = of};
     const NetworkInput *input = field_roles_named(spec_.inputs, of), *target = field_roles_named(targets_, of);
     if (kind.role == FieldRole::weight) input = nullptr;
+    if (kind.role == FieldRole::segment) target = nullptr;
     if (!input && !target) return false;
     if (has(kind.role, of)) return true;
     check_role(role, input ? *input : *target, where);
@@ -59,7 +63,8 @@ class Roles {
     std::vector<std::string> names;
     for (const NetworkInput& input : spec_.inputs)
       if (role != FieldRole::weight) names.push_back(input.name);
-    for (const NetworkInput& target : targets_) names.push_back(target.name);
+    for (const NetworkInput& target : targets_)
+      if (role != FieldRole::segment) names.push_back(target.name);
     return names;
   }
 
@@ -91,8 +96,9 @@ void read_key(const Config& data, const FieldRolesKind& kind, Roles* roles) {
     std::string list;
     for (const std::string& each : known) list += (list.empty() ? "'" : ", '") + each + "'";
     throw Error(ErrorKind::model, {where,
-                                   kind.role == FieldRole::weight ? "'" + of + "' is no target of the job"
-                                                                  : "'" + of + "' is neither an input nor a target of the job",
+                                   kind.role == FieldRole::weight    ? "'" + of + "' is no target of the job"
+                                   : kind.role == FieldRole::segment ? "'" + of + "' is no input of the job"
+                                                                     : "'" + of + "' is neither an input nor a target of the job",
                                    "", "one of " + list, nearest_hint(of, known)});
   }
 }
@@ -113,6 +119,8 @@ void check_role(const NetworkInput& role, const NetworkInput& of, const std::str
   const std::string steps = about.rank() > 0 ? std::to_string(about[about.rank() - 1]) : "";
   if (role.role == FieldRole::length && (role.type.dtype == Dtype::boolean || !of_example)) fail("an integer for each example");
   if (role.role == FieldRole::mask && !of_steps) fail(steps + " numbers of 0 or 1, one for each step");
+  if (role.role == FieldRole::segment && (!of_steps || role.type.dtype == Dtype::boolean))
+    fail(steps + " integers: with which step, from 1 on, the sequence of each begins");
   if (role.role == FieldRole::weight && !of_example && !of_steps)
     fail("a number for each example" + (steps.empty() ? "" : ", or " + steps + ", one for each step"));
 }

@@ -245,7 +245,7 @@ void inherit_masks(const BuiltNetwork& built, ModelSpec* spec) {
                                      .what = "the steps of '" + target.name + "' are not those of an input, so nothing says which count",
                                      .hint = "give it a field of its own: data = { lengths = { " + target.name + " = \"...\" } }"});
     for (const NetworkInput& input : std::vector<NetworkInput>(spec->inputs))
-      if (input.role != FieldRole::none && input.of == found->first)
+      if ((input.role == FieldRole::length || input.role == FieldRole::mask) && input.of == found->first)
         spec->target_roles.push_back({.name = input.name, .type = input.type, .role = input.role, .of = target.name});
   };
   inherit(spec->target, spec->loss, spec->loss_output);

@@ -11,7 +11,7 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kRoleNames[] = {"", "length", "mask", "weight"};  // by FieldRole
+constexpr const char* kRoleNames[] = {"", "length", "mask", "weight", "segment"};  // by FieldRole
 
 Json field_json(const NetworkInput& input) {
   Json json = Json::object();
@@ -28,7 +28,7 @@ Json field_json(const NetworkInput& input) {
 
 NetworkInput field_from(const Config& config) {
   NetworkInput field{config.string("name"), {dtype_from_name(config.string("dtype")), Shape(config.integer_list("shape"))}};
-  const std::string role = config.choice("role", "", {"", "length", "mask", "weight"});
+  const std::string role = config.choice("role", "", {"", "length", "mask", "weight", "segment"});
   if (role.empty()) return field;
   field.role = static_cast<FieldRole>(std::find(std::begin(kRoleNames), std::end(kRoleNames), role) - std::begin(kRoleNames));
   field.of = config.string("of");

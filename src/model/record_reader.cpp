@@ -208,6 +208,14 @@ Json RecordReader::around(const Json& description, const Json& inner, Purpose pu
     masked.set("source", std::move(below));
     return masked;
   }
+  // A row for each sequence, since one prediction is asked for each.
+  if (type_of(description) == "packed") {
+    Json alone = description;
+    alone.set("most", 1);
+    alone.set("mix", false);
+    alone.set("source", std::move(below));
+    return alone;
+  }
   if (type_of(description) != "map") return below;
   Json transforms = Json::array();
   if (const Json* list = description.find("transforms"); list != nullptr && list->is_array())

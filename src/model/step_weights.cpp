@@ -23,8 +23,10 @@ std::string number_text(double value) {
 
 int64_t step_weights_last_axis(const Shape& shape) { return shape.rank() > 0 ? shape[shape.rank() - 1] : 1; }
 
-// A number of the part that it may not have.
-bool is_wrong(FieldRole role, int64_t steps, double value) {
+// Number `i` of the part, `value`, is none that it may have. Segments: the sequence of the step before goes on, or one begins, or none is there.
+bool is_wrong(FieldRole role, int64_t steps, const View& view, int64_t i, double value) {
+  if (role == FieldRole::segment)
+    return value != 0 && value != static_cast<double>(i % steps + 1) && (i % steps == 0 || value != number_at(view, i - 1));
   if (role == FieldRole::length) return !(value >= 0 && value <= static_cast<double>(steps) && std::trunc(value) == value);
   if (role == FieldRole::mask) return value != 0 && value != 1;
   return !(value >= 0 && std::isfinite(value));
@@ -96,7 +98,7 @@ std::optional<double> StepWeights::sum_of(const Batch& batch) const {
   const auto sound = [&](const Part& part) {
     const View view = batch.fields[part.field].view();
     for (int64_t i = 0; i < batch.size * part.elements; ++i)
-      if (is_wrong(part.role, part.steps, number_at(view, i))) return false;
+      if (is_wrong(part.role, part.steps, view, i, number_at(view, i))) return false;
     return true;
   };
   if (!std::all_of(inputs_.begin(), inputs_.end(), sound)) return std::nullopt;
@@ -122,7 +124,7 @@ void StepWeights::check_part(const Part& part, const Batch& batch, const std::st
   const View view = batch.fields[part.field].view();
   for (int64_t i = 0; i < batch.size * part.elements; ++i) {
     const double value = number_at(view, i);
-    if (!is_wrong(part.role, part.steps, value)) continue;
+    if (!is_wrong(part.role, part.steps, view, i, value)) continue;
     const std::string example = std::to_string(batch.ids[static_cast<size_t>(i / part.elements)]);
     Error::Parts parts{.where = where, .got = number_text(value)};
     const std::string &name = names_[part.field], of = " of '" + part.of + "'";
@@ -134,6 +136,10 @@ void StepWeights::check_part(const Part& part, const Batch& batch, const std::st
       parts.what = "field '" + name + "' of example " + example + ", element " + std::to_string(i % part.elements) + " is no mask" + of;
       parts.expected = "0 or 1";
       parts.hint = "fields of other numbers are weights: data.weights";
+    } else if (part.role == FieldRole::segment) {
+      const std::string step = std::to_string(i % part.elements + 1);
+      parts.what = "field '" + name + "' of example " + example + ", step " + step + " does not say with which step its sequence" + of + " begins";
+      parts.expected = step + " where one begins, else the number of the step before; 0 for padding";
     } else {
       parts.what = "field '" + name + "' of example " + example + " is no weight" + of;
       parts.expected = "a number of at least 0";

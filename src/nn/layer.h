@@ -108,6 +108,11 @@ class LayerContext {
   virtual Value activation(const Json& activation, Value x) = 0;
 
   [[noreturn]] virtual void fail(std::string what, std::string got = "", std::string expected = "", std::string hint = "") const = 0;
+
+  // With which step, counted from 1, the sequence begins to which each step of the last axis of `x` belongs, where several lie in a row one after
+  // the other: [N, T] of dtype(), 0 for padding; empty when a row is one sequence. A layer that asks keeps them apart; of others those alone are
+  // built that look at each step by itself. The numbers go on as the mask does.
+  virtual Value segments(Value x) = 0;
 };
 
 // Options that every layer takes beside its own: name, share, trainable, lr_scale, regularization, constraint, dropout, and for

@@ -47,6 +47,7 @@ struct Build {
   std::vector<bool> stepped = {};    // by node, as far as was asked: it depends on what a session reads step by step
   // By the value that it belongs to. An empty one: it has none, whatever the layers around would give it.
   std::map<ValueId, Value> masks = {};
+  std::map<ValueId, Value> segments = {};  // likewise
 
   // Whether a value of a session is another one in each step.
   bool by_step(Value value) {
@@ -63,9 +64,14 @@ struct Build {
     const auto found = masks.find(x.id());
     return found == masks.end() ? Value() : found->second;
   }
+  Value segments_of(Value x) const {
+    const auto found = segments.find(x.id());
+    return found == segments.end() ? Value() : found->second;
+  }
   // `y` is `x` in another form: converted, with noise.
   void follow(Value x, Value y) {
-    if (const auto found = masks.find(x.id()); found != masks.end()) masks.try_emplace(y.id(), found->second);
+    for (auto* each : {&masks, &segments})
+      if (const auto found = each->find(x.id()); found != each->end()) each->try_emplace(y.id(), found->second);
   }
 };
 
@@ -192,12 +198,28 @@ class Context final : public LayerContext {
 
   Value mask(Value x) override { return build_.mask(x); }
 
+  Value segments(Value x) override {
+    asked_segments_ = true;
+    return build_.segments_of(x);
+  }
+
+  // A layer that joins steps, or hands something on from one to the next, would mix the sequences of a row, unless it asks which is which.
+  void check_segments(std::span<const Value> inputs) const {
+    if (asked_segments_ || has_inside_) return;
+    if (std::ranges::none_of(inputs, [&](const Value& x) { return static_cast<bool>(build_.segments_of(x)); })) return;
+    const auto use = text_.def->step_use;
+    if (use != nullptr && use(options_, inputs) != StepUse::mixed && !asked_carried_) return;
+    fail("would mix the sequences that lie in one row (a field of segments: pg.data.packed)", text_.def->name,
+         "layers that look at each step alone, attention, transformer and positions", "leave the source as it is, without packed");
+  }
+
   void set_mask(Value y, Value mask) override {
     assert(!mask || (mask.rank() == 2 && y.rank() >= 2 && mask.shape()[0] == y.shape()[0] && mask.shape()[1] == y.shape()[y.rank() - 1]));
     build_.masks[y.id()] = mask;
   }
 
   Value carried(const std::string& name, const Shape& row, bool stated) override {
+    asked_carried_ = true;
     const Carry carry = build_.options.carry;
     if (stated && place_.folded)
       fail("carries no state where each step is an example of its own", "", "", "put it in front of time_distributed");
@@ -376,7 +398,7 @@ class Context final : public LayerContext {
   const size_t report_index_;
   const std::string name_;
   std::string prefix_, share_;
-  bool trainable_ = true, has_parameters_ = false, has_inside_ = false;
+  bool trainable_ = true, has_parameters_ = false, has_inside_ = false, asked_segments_ = false, asked_carried_ = false;
   double lr_scale_ = 1;
 };
 
@@ -387,13 +409,17 @@ std::string count_text(int low, int high) {
 
 // Steps are carried along where the time axis is still there. What a layer inside has decided stays.
 void carry_masks(Build& build, std::span<const Value> inputs, std::span<const Value> outputs) {
-  const Value mask = inputs.empty() ? Value() : build.mask(inputs[0]);
-  for (const Value& output : outputs) {
-    if (!mask) continue;
-    const Shape& shape = output.shape();
-    const bool kept = shape.rank() >= 2 && shape[0] == mask.shape()[0] && shape[shape.rank() - 1] == mask.shape()[1];
-    build.masks.try_emplace(output.id(), kept ? mask : Value());
-  }
+  const auto carry = [&](Value steps, std::map<ValueId, Value>& into) {
+    for (const Value& output : outputs) {
+      if (!steps) continue;
+      const Shape& shape = output.shape();
+      const bool kept = shape.rank() >= 2 && shape[0] == steps.shape()[0] && shape[shape.rank() - 1] == steps.shape()[1];
+      into.try_emplace(output.id(), kept ? steps : Value());
+    }
+  };
+  if (inputs.empty()) return;
+  carry(build.mask(inputs[0]), build.masks);
+  carry(build.segments_of(inputs[0]), build.segments);
 }
 
 // An embedding takes one index of an example for no list of them. In a session it is a list of one step.
@@ -431,6 +457,7 @@ std::vector<Value> build_layer(Build& build, const LayerText& text, const Place&
     outputs = def.build(context, values);
     if (by_step) outputs = with_steps(values, outputs);
     carry_masks(build, values, outputs);
+    context.check_segments(values);
     context.check_parameter_options();
   } catch (const Error& error) {
     // An op names the graph's scope, a layer its full position.
@@ -535,8 +562,12 @@ BuiltNetwork Network::build(Graph& graph, const std::vector<NetworkInput>& input
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].role == FieldRole::none) continue;
-    const Value of = by_name.at(inputs[i].of),
-                mask = steps_mask(inputs[i].role, result.inputs[i], of.shape()[of.rank() - 1], options.dtype);
+    const Value of = by_name.at(inputs[i].of);
+    if (inputs[i].role == FieldRole::segment) {
+      build.segments[of.id()] = cast(result.inputs[i], options.dtype);
+      continue;
+    }
+    const Value mask = steps_mask(inputs[i].role, result.inputs[i], of.shape()[of.rank() - 1], options.dtype);
     const Value before = build.mask(of);
     build.masks[of.id()] = before ? before * mask : mask;
   }

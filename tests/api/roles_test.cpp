@@ -154,7 +154,7 @@ TEST(Roles, OfNothingAreRefused) {
   };
   Fields c(all);
   c.n.of = nullptr;
-  EXPECT_NE(refusal(c.n).find("field 'n' does not say of which field it is a length or mask"), std::string::npos);
+  EXPECT_NE(refusal(c.n).find("field 'n' does not say which field it serves"), std::string::npos);
   c.w.role = 4;
   EXPECT_NE(refusal(c.w).find("field 'w' has an unknown role"), std::string::npos);
 }

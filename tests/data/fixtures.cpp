@@ -157,6 +157,7 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
       {"cutmix", parse(R"({"type":"cutmix","source":)" + digits + "}")},
       {"mixup", parse(R"({"type":"mixup","source":)" + digits + "}")},
       {"masked_lm", parse(R"({"type":"masked_lm","source":{"type":"text","file":"t.txt","context":6,"targets":"none"}})")},
+      {"packed", parse(R"({"type":"packed","length":9,"next":"y","source":{"type":"documents","file":"talk","length":5}})")},
       {"objects",
        parse(R"({"type":"objects","folder":"shown","boxes":"boxes.csv","masks":"shown_masks","size":[6,8],"fit":"pad","most":3})")},
       {"k_fold", parse(R"({"type":"k_fold","folds":3,"fold":1,"source":)" + digits + "}")},

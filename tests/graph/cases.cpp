@@ -35,6 +35,12 @@ Tensor case_values(const CaseOperand& operand, bool wide, std::mt19937_64& rando
     for (int64_t i = 0; i < n; ++i) whole.data<double>()[i] = static_cast<double>(draw(random));
     return whole.to(operand.type.dtype);
   }
+  if (operand.ascending) {
+    const Tensor drawn = case_values(integers(Dtype::i64, operand.type.shape, operand.low, operand.high), false, random);
+    const int64_t steps = operand.type.shape.at(-1);
+    for (int64_t row = 0; row < n; row += steps) std::sort(drawn.data<int64_t>() + row, drawn.data<int64_t>() + row + steps);
+    return drawn.to(wide ? Dtype::f64 : Dtype::f32);
+  }
   // Evenly spaced and never at a multiple of 1/2 by more than chance, each moved a little, in random order.
   std::vector<double> values(static_cast<size_t>(n));
   const double gap = (operand.high - operand.low) / static_cast<double>(n);

@@ -34,6 +34,7 @@ struct CaseOperand {
   double low = -2, high = 2;
   bool present = true;
   bool gradient = true;  // is differentiated with respect to
+  bool ascending = false;  // whole numbers as f32, in order along the last axis
 };
 
 struct OpCase {
@@ -56,6 +57,8 @@ inline CaseOperand half(Dtype dtype, const Shape& shape, double low = -2, double
   return {{dtype, shape}, low, high, true, false};
 }
 inline CaseOperand truth(const Shape& shape) { return integers(Dtype::boolean, shape, 0, 2); }
+// With which sequence each step of a row goes, several one after the other: f32 numbers in [low, high) that never fall along the last axis.
+inline CaseOperand runs(const Shape& shape, double low, double high) { return {{Dtype::f32, shape}, low, high, true, false, true}; }
 inline CaseOperand absent() { return {{}, 0, 0, false, false}; }
 
 class Cases {

@@ -37,6 +37,17 @@ void packed(Cases& cases, const Sizes& s, const std::string& attrs, bool masked,
   add_both(cases, s, std::move(inputs), R"({"kv_heads":)" + std::to_string(s.groups) + (attrs.empty() ? "}" : "," + attrs + "}"), gradient);
 }
 
+// Several sequences in a row, the first steps of none: as one operand, and as three.
+void rows_of_sequences(Cases& cases, const Sizes& s, const std::string& attrs, bool gradient = true) {
+  const CaseOperand mask = runs({s.n, s.keys}, 0, 2 + static_cast<double>(s.keys) / 5);
+  const std::string more = R"("segments":true)" + (attrs.empty() ? "" : "," + attrs);
+  add_both(cases, s, {real({s.n, s.queries, s.heads + 2 * s.groups, s.features}), absent(), absent(), mask},
+           R"({"kv_heads":)" + std::to_string(s.groups) + "," + more + "}", gradient);
+  std::vector<CaseOperand> inputs = operands(s);
+  inputs.push_back(mask);
+  add_both(cases, s, std::move(inputs), "{" + more + "}", gradient);
+}
+
 void make(Cases& cases) {
   const int64_t n = cases.pick(1, 2), a = cases.pick(1, 6), b = cases.pick(2, 9), d = cases.pick(1, 5), v = cases.pick(1, 4);
   const Sizes cross{n, a, b, 4, 2, d, v}, self{n, b, b, 2, 2, d, d}, grouped{n, b, b, 3, 1, d, d};
@@ -50,6 +61,12 @@ void make(Cases& cases) {
   packed(cases, self, R"("alibi":true)", true);
   packed(cases, grouped, R"("causal":"upper_left","window":2)", true);
   packed(cases, grouped, R"("dropout":0.3,"causal":"upper_left")", false);
+  rows_of_sequences(cases, self, "");
+  rows_of_sequences(cases, grouped, R"("causal":"upper_left","window":3)");
+  rows_of_sequences(cases, self, R"("causal":"upper_left","dropout":0.3,"alibi":true)");
+  rows_of_sequences(cases, {2, 34, 34, 2, 1, 24, 24}, R"("causal":"upper_left")", false);
+  rows_of_sequences(cases, {1, 300, 300, 1, 1, 16, 16}, "", false);
+  rows_of_sequences(cases, {1, 150, 150, 2, 2, 17, 17}, R"("window":30)", false);
   // Whole tiles of kernels, and a little more.
   packed(cases, {1, 34, 34, 2, 2, 32, 32}, R"("causal":"upper_left")", false, false);
   packed(cases, {1, 40, 40, 2, 1, 24, 24}, R"("causal":"upper_left","window":20)", true, false);

@@ -1,6 +1,6 @@
 // Attention by tiles: the scores of a few queries and at most kMostKeys keys stay in the nearest caches, and products run on the register
 // tiles of gemm.h. Keys, and backward values too, are transposed once for all queries. What causality or a window excludes is left out by
-// blocks of kBlock queries or keys. With more keys than a tile has, a running maximum and sum join the tiles (Milakov and Gimelshein 2018).
+// blocks of kBlock queries or keys; so is what lies in other sequences of the row. With more keys than a tile has, a running maximum and sum join the tiles (Milakov and Gimelshein 2018).
 #include "kernels/ops/attention.h"
 
 #include <algorithm>
@@ -43,6 +43,24 @@ const char* decline(const KernelCall& call) {
   return nullptr;
 }
 
+// Of each step of an example the sequence in which it lies, [first, end). Null pointers: all steps are one.
+struct Runs {
+  int32_t *first = nullptr, *end = nullptr;
+  static int64_t floats(const AttentionParams& p, int64_t steps) { return p.segments ? 2 * round_up(steps) : 0; }
+  static Runs in(float* room, const AttentionParams& p, int64_t steps) {
+    if (!p.segments) return {};
+    auto* numbers = reinterpret_cast<int32_t*>(room);
+    return {numbers, numbers + round_up(steps)};
+  }
+  // What of `range` steps [a, b] of the other side may look at, or are looked at by.
+  KeyRange cut(KeyRange range, int64_t a, int64_t b) const {
+    if (first == nullptr) return range;
+    range.first = std::max<int64_t>(range.first, first[a]);
+    range.end = std::min<int64_t>(range.end, end[b]);
+    return range;
+  }
+};
+
 // One call: its sizes, and what one head or example needs to know.
 struct Problem {
   const KernelCall& call;
@@ -72,6 +90,18 @@ struct Problem {
     }
   }
 
+  // The ends of each step's run of equal numbers in the mask: those of its sequence.
+  void write_runs(int64_t example, Runs* runs) const {
+    if (!p.segments) return;
+    const float* row = mask.as<float>() + example * mask.strides[0];
+    for (int64_t i = 0, first = 0; i < keys; ++i) {
+      if (i > 0 && row[i * mask.strides[1]] != row[(i - 1) * mask.strides[1]]) first = i;
+      runs->first[i] = static_cast<int32_t>(first);
+    }
+    for (int64_t i = keys - 1; i >= 0; --i)
+      runs->end[i] = i + 1 < keys && runs->first[i + 1] == runs->first[i] ? runs->end[i + 1] : static_cast<int32_t>(i + 1);
+  }
+
   float slope(int64_t head) const { return p.alibi ? std::exp2(static_cast<float>(alibi_exponent(head, heads))) : 0; }
 };
 
@@ -81,9 +111,10 @@ struct Span {
   int64_t inside = 0;          // end without what lies behind the last key
 };
 
-Span span_of(const Problem& a, int64_t query, int64_t rows, int64_t key, int64_t count) {
-  const int64_t first = std::max(keys_of(a.p, query, a.keys).first - key, int64_t{0});
-  const int64_t end = std::min(keys_of(a.p, query + rows - 1, a.keys).end - key, count);
+Span span_of(const Problem& a, const Runs& runs, int64_t query, int64_t rows, int64_t key, int64_t count) {
+  const int64_t last = query + rows - 1;
+  const KeyRange range = runs.cut({keys_of(a.p, query, a.keys).first, keys_of(a.p, last, a.keys).end}, query, last);
+  const int64_t first = std::max(range.first - key, int64_t{0}), end = std::min(range.end - key, count);
   if (end <= first) return {};
   return {round_down(first), round_up(end), end};
 }
@@ -92,8 +123,8 @@ Span span_of(const Problem& a, int64_t query, int64_t rows, int64_t key, int64_t
 struct Row {
   int64_t first, end;  // of the tile, that the query looks at
   float position;      // of the query, from the tile's first key on
-  Row(const Problem& a, int64_t query, int64_t key, int64_t count) {
-    const KeyRange range = keys_of(a.p, query, a.keys);
+  Row(const Problem& a, const Runs& runs, int64_t query, int64_t key, int64_t count) {
+    const KeyRange range = runs.cut(keys_of(a.p, query, a.keys), query, query);
     first = std::max(range.first - key, int64_t{0});
     end = std::min(range.end - key, count);
     position = static_cast<float>(query + a.p.shift - key);
@@ -169,13 +200,14 @@ inline void product_of_transposed(int64_t m, int64_t n, int64_t k, const float* 
 // --- forward ---
 
 struct ForwardScratch {
-  int64_t keys, bias, scores, draws, total;  // first floats of each
+  int64_t keys, bias, scores, draws, runs, total;  // first floats of each
   explicit ForwardScratch(const Problem& a) {
     keys = 0;
     bias = keys + a.features * pitch(a);
     scores = bias + round_up(a.keys);
     draws = scores + kBlock * kKeyPitch;
-    total = draws + (a.p.dropout > 0 ? kMostKeys : 0);
+    runs = draws + (a.p.dropout > 0 ? kMostKeys : 0);
+    total = runs + Runs::floats(a.p, a.keys);
   }
   static int64_t pitch(const Problem& a) { return round_up(a.keys) + kBlock; }  // of the transposed keys
 };
@@ -186,12 +218,12 @@ struct Softmax {
 
   // Scores become exp(score - most); what was summed before is lowered to a new maximum.
   template <bool Alibi>
-  void join(const Problem& a, float* scores, int64_t rows, const Span& span, const float* bias, float slope, int64_t query, int64_t key,
+  void join(const Problem& a, const Runs& runs, float* scores, int64_t rows, const Span& span, const float* bias, float slope, int64_t query, int64_t key,
             int64_t count, float* o, int64_t o_stride, bool first) {
     const Floats lanes = lane_places();
     const float scale = static_cast<float>(a.p.scale);
     for (int64_t r = 0; r < rows; ++r) {
-      const Row row(a, query + r, key, count);
+      const Row row(a, runs, query + r, key, count);
       float* s = scores + r * kKeyPitch;
       Floats top = all(kLeast);
       for (int64_t j = span.first; j < span.end; j += kLanes) {
@@ -233,16 +265,17 @@ void forward_block(const Problem& a, const float* memory, float* scratch, int64_
   const int64_t group = head / (a.heads / a.groups), pitch = ForwardScratch::pitch(a);
   float *scores = scratch + room.scores, *to = at(o, example, query, head);
   const float slope = a.slope(head);
+  const Runs runs = Runs::in(scratch + room.runs, a.p, a.keys);
   Softmax softmax;
   bool first = true;
   for (int64_t key = 0; key < a.keys; key += kMostKeys) {
     const int64_t count = std::min(kMostKeys, a.keys - key);
-    const Span span = span_of(a, query, rows, key, count);
+    const Span span = span_of(a, runs, query, rows, key, count);
     if (span.end == 0) continue;
     product(rows, span.end - span.first, a.features, at(a.x.q, example, query, head), a.x.q.strides[1], memory + key + span.first, pitch,
             scores + span.first, kKeyPitch, false);
     const auto join = a.p.alibi ? &Softmax::join<true> : &Softmax::join<false>;
-    (softmax.*join)(a, scores, rows, span, scratch + room.bias + key, slope, query, key, count, to, o.strides[1], first);
+    (softmax.*join)(a, runs, scores, rows, span, scratch + room.bias + key, slope, query, key, count, to, o.strides[1], first);
     if (a.p.dropout > 0) drop(Draws(a, example, head), scores, kKeyPitch, rows, span, query, key, scratch + room.draws);
     product(rows, a.values, span.inside - span.first, scores + span.first, kKeyPitch, at(a.x.v, example, key + span.first, group),
             a.x.v.strides[1], to, o.strides[1], !first);
@@ -265,6 +298,8 @@ void forward(const KernelCall& call) {
   float* scratch = static_cast<float*>(call.scratch);
   for (int64_t example = 0; example < a.n; ++example) {
     a.write_bias(example, scratch + room.bias);
+    Runs runs = Runs::in(scratch + room.runs, a.p, a.keys);
+    a.write_runs(example, &runs);
     for (int64_t group = 0; group < a.groups; ++group) {
       gemm::transpose_copy(at(a.x.k, example, 0, group), a.x.k.strides[1], a.keys, a.features, scratch + room.keys,
                            ForwardScratch::pitch(a), true);
@@ -283,7 +318,7 @@ size_t forward_scratch(const KernelCall& call) {
 // --- backward ---
 
 struct BackwardScratch {
-  int64_t keys, values, d_keys, d_values, bias, weights, slopes, means, draws, total;  // first floats of each
+  int64_t keys, values, d_keys, d_values, bias, weights, slopes, means, draws, runs, total;  // first floats of each
   explicit BackwardScratch(const Problem& a) {
     const int64_t tile = round_up(std::min(a.keys, kMostRows));
     keys = 0;
@@ -295,19 +330,21 @@ struct BackwardScratch {
     slopes = weights + kMostRows * kPitch;
     means = slopes + kMostRows * kPitch;
     draws = means + a.heads * a.queries;
-    total = draws + (a.p.dropout > 0 ? kMostRows : 0);
+    runs = draws + (a.p.dropout > 0 ? kMostRows : 0);
+    total = runs + Runs::floats(a.p, a.keys);
   }
 };
 
 class Backward {
  public:
   explicit Backward(const KernelCall& call)
-      : a_(call, call.in + 1, call.in[4]), to_(call.out, a_.p), room_(a_), scratch_(static_cast<float*>(call.scratch)) {}
+      : a_(call, call.in + 1, call.in[4]), to_(call.out, a_.p), room_(a_), scratch_(static_cast<float*>(call.scratch)), runs_(Runs::in(scratch_ + room_.runs, a_.p, a_.keys)) {}
 
   void run() {
     const int64_t shared = a_.heads / a_.groups;
     for (example_ = 0; example_ < a_.n; ++example_) {
       a_.write_bias(example_, scratch_ + room_.bias);
+      a_.write_runs(example_, &runs_);
       write_means();
       for (int64_t group = 0; group < a_.groups; ++group) {
         for (int64_t key = 0; key < a_.keys; key += kMostRows) {
@@ -357,8 +394,10 @@ class Backward {
     const View& d_out = a_.call.in[0];
     for (int64_t j = 0; j < count_; j += kBlock) {
       const int64_t keys = std::min(kBlock, count_ - j);
-      const int64_t first = std::max(queries_of(a_.p, key_ + j, a_.queries).first - query, int64_t{0});
-      const int64_t end = std::min(queries_of(a_.p, key_ + j + keys - 1, a_.queries).end - query, rows);
+      const int64_t from = key_ + j, last = from + keys - 1;
+      const KeyRange range =
+          runs_.cut({queries_of(a_.p, from, a_.queries).first, queries_of(a_.p, last, a_.queries).end}, from, last);
+      const int64_t first = std::max(range.first - query, int64_t{0}), end = std::min(range.end - query, rows);
       if (end <= first) continue;
       product_of_transposed(keys, a_.values, end - first, weights + first * kPitch + j, kPitch, at(d_out, example_, query + first, head_),
                             d_out.strides[1], scratch_ + room_.d_values + j * round_up(a_.values), round_up(a_.values));
@@ -371,7 +410,7 @@ class Backward {
   void block(int64_t query, int64_t rows, float* weights, float* slopes) {
     const View &d_out = a_.call.in[0], &q = a_.x.q, &k = a_.x.k;
     float* to = at(to_.q, example_, query, head_);
-    const Span span = span_of(a_, query, rows, key_, count_);
+    const Span span = span_of(a_, runs_, query, rows, key_, count_);
     if (span.end == 0) {
       for (int64_t r = 0; r < rows && key_ == 0; ++r)
         std::memset(to + r * to_.q.strides[1], 0, static_cast<size_t>(a_.features) * sizeof(float));
@@ -396,7 +435,7 @@ class Backward {
     const float minus = total == kNone ? -kNone : total;  // a query without keys: all its weights are 0
     const float mean = scratch_[room_.means + head_ * a_.queries + query], scale = static_cast<float>(a_.p.scale);
     const float slope = a_.slope(head_);
-    const Row here(a_, query, key_, count_);
+    const Row here(a_, runs_, query, key_, count_);
     const Floats lanes = lane_places();
     const float* bias = scratch_ + room_.bias + key_;
     const bool dropped = a_.p.dropout > 0;
@@ -414,6 +453,7 @@ class Backward {
   const AttentionOperands to_;
   const BackwardScratch room_;
   float* const scratch_;
+  Runs runs_;
   int64_t example_ = 0, group_ = 0, head_ = 0, key_ = 0, count_ = 0;
 };
 

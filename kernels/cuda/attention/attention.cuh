@@ -49,9 +49,12 @@ struct AttentionCall {
 
   __device__ bool looks(int64_t example, int64_t query, int64_t key) const {
     const KeyRange range = keys_of(p, query, keys);
-    return query < queries && key >= range.first && key < range.end &&
-           (mask.data == nullptr || mask.load<float>(example * mask_n + key * mask_key) > 0);
+    if (query >= queries || key < range.first || key >= range.end) return false;
+    if (mask.data == nullptr) return true;
+    return mask_allows(p, p.segments ? mask_at(example, query) : 0.0f, mask_at(example, key));
   }
+
+  __device__ float mask_at(int64_t example, int64_t at) const { return mask.load<float>(example * mask_n + at * mask_key); }
 
   template <class T>
   __device__ T score(T product, int64_t head, int64_t query, int64_t key) const {

@@ -38,7 +38,7 @@ PreparedPart cut_map(const Json& map, const PreparedPart& inner, const Json& lea
 }  // namespace
 
 PreparedPart prepared_part(const Json& description, const Json& leaf, bool encoded) {
-  static constexpr const char* kRandom[] = {"mixup", "cutmix", "balanced", "masked_lm"};
+  static constexpr const char* kRandom[] = {"mixup", "cutmix", "balanced", "masked_lm", "packed"};
   const std::string type = prepared_part_type_of(description);
   if (const Json* source = description.find("source"); source != nullptr && source->is_object()) {
     const PreparedPart inner = prepared_part(*source, leaf, encoded);

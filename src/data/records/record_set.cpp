@@ -32,7 +32,7 @@ StoredField field_of(const Config& config) {
   const bool sequence = stored.field.classes == 0 && stored.field.shape.rank() == 1;  // of labels, whose names they are
   if (!stored.field.class_names.empty() && !sequence && static_cast<int64_t>(stored.field.class_names.size()) != stored.field.classes)
     config.fail("class_names", "are not as many as the classes");
-  stored.field.role = static_cast<FieldRole>(config.integer_in("role", 0, static_cast<int64_t>(FieldRole::weight), 0));
+  stored.field.role = static_cast<FieldRole>(config.integer_in("role", 0, static_cast<int64_t>(FieldRole::segment), 0));
   stored.field.of = config.string("of", "");
   stored.field.on_picture = static_cast<OnPicture>(config.integer_in("on_picture", 0, static_cast<int64_t>(OnPicture::mask), 0));
   return stored;

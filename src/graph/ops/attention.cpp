@@ -23,7 +23,10 @@ constexpr Option kDropout = {"dropout", "number", "0", "probability with which a
 constexpr Option kAttentionStream = {"stream", "integer", "0", "which draw of the model dropout makes"};
 constexpr Option kAttentionGroups = {
     "kv_heads", "integer", "0", "key heads, where the first operand holds queries, keys and values of all heads", {.low = 0}};
-constexpr Option kAttentionOptions[] = {kAttentionScale, kCausal, kWindow, kAttentionAlibi, kDropout, kAttentionStream, kAttentionGroups};
+constexpr Option kAttentionSegments = {
+    "segments", "boolean", "false", "the mask numbers the sequences that lie one after the other in a row; steps look at their own alone"};
+constexpr Option kAttentionOptions[] = {kAttentionScale, kCausal,          kWindow,          kAttentionAlibi,
+                                        kDropout,        kAttentionStream, kAttentionGroups, kAttentionSegments};
 
 bool attention_has(const OpCall& call, size_t i) { return i < call.inputs.size() && call.present[i]; }
 
@@ -79,6 +82,11 @@ struct AttentionSizes {
   }
 
   void check_mask(const OpCall& call, size_t i) const {
+    const bool segments = attr_bool(call.attrs, kAttentionSegments);
+    if (segments && (queries != keys || !attention_has(call, i)))
+      refuse_attention("segments are of steps that look at each other",
+                       attention_has(call, i) ? std::to_string(queries) + " queries, " + std::to_string(keys) + " keys" : "no mask",
+                       "as many queries as keys, and a mask with the number of each step's sequence");
     if (!attention_has(call, i)) return;
     const Type& mask = call.inputs[i];
     if (mask.shape != Shape{n, keys} || (mask.dtype != dtype && mask.dtype != statistics()))
@@ -115,6 +123,7 @@ size_t write_attention_params(const OpCall& call, size_t first, void* out) {
                                .shift = causal == "lower_right" ? sizes.keys - sizes.queries : 0,
                                .window = std::min(attr_int(call.attrs, kWindow), sizes.queries + sizes.keys),  // beyond, all keys are near
                                .causal = causal != "none",
+                               .segments = attr_bool(call.attrs, kAttentionSegments),
                                .alibi = attr_bool(call.attrs, kAttentionAlibi),
                                .dropout = attr_number(call.attrs, kDropout),
                                .stream = static_cast<uint64_t>(attr_int(call.attrs, kAttentionStream))};

@@ -21,6 +21,13 @@ Json attributes(LayerContext& context, const Attending& how, bool aligned, const
   return attrs;
 }
 
+// What the op gets as its mask: that of the steps, or the numbers of their sequences where several lie in a row.
+Value seen_steps(const Attending& how, Value mask, Json* attrs) {
+  if (!how.segments) return mask;
+  attrs->set("segments", true);
+  return mask ? how.segments * mask : how.segments;
+}
+
 // The first `heads` heads turn.
 Value turned(LayerContext& context, const Attending& how, Value x, int64_t heads) {
   if (!how.rotary) return x;
@@ -113,15 +120,16 @@ Value attend_self(LayerContext& context, const Attending& how, Value qkv, Value 
   if (context.steps_before()) return join_heads(attend_step(context, how, heads, purpose));
   Json attrs = attributes(context, how, true, purpose);
   attrs.set("kv_heads", how.groups);
-  const Value operands[] = {heads, Value(), Value(), mask};
+  const Value operands[] = {heads, Value(), Value(), seen_steps(how, mask, &attrs)};
   return join_heads(context.graph().apply("attention", operands, std::move(attrs)));
 }
 
 Value attend(LayerContext& context, const Attending& how, Value q, Value k, Value v, Value mask, const std::string& purpose) {
+  Json attrs = attributes(context, how, q.shape()[1] == k.shape()[1], purpose);
   const Value operands[] = {turned(context, how, split_heads(q, how.heads), how.heads),
-                            turned(context, how, split_heads(k, how.groups), how.groups), split_heads(v, how.groups), mask};
-  const bool aligned = q.shape()[1] == k.shape()[1];
-  return join_heads(context.graph().apply("attention", operands, attributes(context, how, aligned, purpose)));
+                            turned(context, how, split_heads(k, how.groups), how.groups), split_heads(v, how.groups),
+                            seen_steps(how, mask, &attrs)};
+  return join_heads(context.graph().apply("attention", operands, std::move(attrs)));
 }
 
 }  // namespace perigee

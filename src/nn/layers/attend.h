@@ -28,6 +28,7 @@ struct Attending {
   bool causal = false, alibi = false, rotary = false, interleaved = false;
   int64_t window = 0;
   double dropout = 0, theta = 10000, fraction = 1;
+  Value segments = {};  // of the steps that look at each other (LayerContext::segments)
 
   // Reads heads and head_size, which every such layer has; `channels` are those of the queries.
   static Attending read_heads(const LayerContext& context, int64_t channels);

@@ -40,7 +40,8 @@ std::vector<Value> build_attention(LayerContext& context, std::span<const Value>
   const Config& options = context.options();
   for (const Value& input : inputs) require_steps(context, input);
   const int64_t channels = inputs[0].shape()[1];
-  const Attending how = Attending::read(context, channels);
+  Attending how = Attending::read(context, channels);
+  if (inputs.size() == 1) how.segments = context.segments(inputs[0]);
   const Value mask = context.mask(inputs.size() > 1 ? inputs[1] : inputs[0]);
   if (!options.boolean("project")) return compare_inputs(context, how, inputs, mask);
   const bool bias = options.boolean("bias");

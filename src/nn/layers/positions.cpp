@@ -22,6 +22,18 @@ Value sinusoids(Graph& graph, int64_t steps, int64_t channels, Dtype dtype) {
   return graph.constant(Tensor::from(Shape{steps, channels}, values).to(dtype));
 }
 
+// The rows of `table` for steps that are counted from the beginning of each sequence of a row on.
+Value rows_by_sequence(Value table, Value segments) {
+  Graph& graph = table.graph();
+  const int64_t steps = segments.shape()[1];
+  std::vector<double> numbers(static_cast<size_t>(steps));
+  for (size_t t = 0; t < numbers.size(); ++t) numbers[t] = static_cast<double>(t + 1);
+  const Value number = graph.constant(Tensor::from(Shape{1, steps}, numbers).to(segments.dtype()));
+  const Value there = greater(segments, full_like(segments, 0.5));
+  const Value place = cast(where(there, number - segments, zeros_like(segments)), Dtype::i64);
+  return graph.apply("gather", {table, place}, Json(Json::Object{{"axis", Json(0)}}));
+}
+
 std::vector<Value> build_positions(LayerContext& context, std::span<const Value> inputs) {
   require_steps(context, inputs[0]);
   const Value x = steps_first(inputs[0]);
@@ -44,6 +56,7 @@ std::vector<Value> build_positions(LayerContext& context, std::span<const Value>
     if (length > steps) table = part_of(table, 0, 0, steps);
   }
   if (before) table = reshape(context.graph().apply("gather", {table, before}, Json(Json::Object{{"axis", Json(0)}})), x.shape());
+  else if (const Value segments = context.segments(inputs[0])) table = rows_by_sequence(table, segments);
   return {features_first(x + table)};
 }
 
@@ -52,7 +65,7 @@ std::vector<Value> build_positions(LayerContext& context, std::span<const Value>
 extern const LayerDef layer_positions;
 const LayerDef layer_positions{.name = "positions",
                                .stem = "positions",
-                               .doc = "Adds to each step of a sequence numbers that tell where it is.",
+                               .doc = "Adds to each step of a sequence numbers that tell where it is, from the sequence's own beginning on.",
                                .example = R"({"type": "positions", "length": 7})",
                                .example_input = "[4, 5]",
                                .schema = layer_schema(kPositionsOptions, kPositionsPositional),

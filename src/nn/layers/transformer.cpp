@@ -40,7 +40,7 @@ Json normal(double stddev) {
 // Blocks of one layer: values are [N, steps, features].
 class Blocks {
  public:
-  Blocks(LayerContext& context, Value x, Value memory)
+  Blocks(LayerContext& context, Value x, Value memory, Value segments)
       : context_(context),
         options_(context.options()),
         how_(Attending::read(context, x.shape()[2])),
@@ -50,6 +50,7 @@ class Blocks {
         gated_(options_.boolean("gated")),
         pre_(options_.choice("norm") == "pre"),
         memory_(memory) {
+    how_.segments = segments;
     const Json* activation = options_.raw("activation");
     activation_ = activation != nullptr ? *activation : Json("gelu");
     // Radford et al. 2019: what is added to the sum is smaller where there are more parts.
@@ -114,7 +115,7 @@ class Blocks {
 
   LayerContext& context_;
   const Config& options_;
-  const Attending how_;
+  Attending how_;
   const int64_t channels_, hidden_;
   const bool bias_, gated_, pre_;
   const Value memory_;
@@ -133,7 +134,7 @@ std::vector<Value> build_transformer(LayerContext& context, std::span<const Valu
     context.fail(cross ? "has no memory to look at" : "has a memory that it does not look at", std::to_string(inputs.size()) + " inputs",
                  cross ? "two inputs: a sequence and its memory" : "one input", cross ? "leave cross out" : "write cross = true");
   const Value x = steps_first(inputs[0]), memory = cross ? steps_first(inputs[1]) : Value();
-  Blocks blocks(context, x, memory);
+  Blocks blocks(context, x, memory, cross ? Value() : context.segments(inputs[0]));
   const Value y = blocks.run(x, context.mask(inputs[0]), cross ? context.mask(inputs[1]) : Value());
   return {features_first(masked_rows(y, context.mask(inputs[0])))};
 }
