@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include "cluster/exchange/guard.h"
 #include "cluster/rounds/local/pace.h"
@@ -202,6 +203,20 @@ TEST(Guard, ALossThatGoesBackUpIsDivergence) {
   for (int i = 0; i < 50; ++i) spike.push_back(0.3);
   Guard forgiving({});
   EXPECT_EQ(judged(forgiving, spike), "");
+}
+
+// Whatever the batches say by chance; found with a learning rate of 1e-30.
+TEST(Guard, ALossThatMerelyStaysIsNotDivergence) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<double> chance(0, 0.1);
+    std::vector<double> stays;
+    for (int i = 0; i < 4000; ++i) stays.push_back(2.3 + chance(random));
+    for (const double per_round : {0.00025, 0.002, 0.02}) {
+      Guard guard({});
+      EXPECT_EQ(judged(guard, stays, per_round), "") << seed;
+    }
+  }
 }
 
 TEST(Guard, ALossIsJudgedByItsOwnLineOfParametersAlone) {

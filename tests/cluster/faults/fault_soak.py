@@ -1,9 +1,12 @@
-"""Many faults for a long time, over the policies in turn: what they cost in accuracy, and what is left of them in the processes.
+"""Many faults for a long time, over the policies: what they cost in accuracy, and what is left of them in the processes.
 
-Each policy has a calm run and one under blows, of the same job. Some workers join by themselves, behind relays; where the workers wait
+Each policy has a calm run and one under blows, of the same job; some policies at a time, each in a process of its own. A run is held
+up where it would be over before its blows. Some workers join by themselves, behind relays; where the workers wait
 for each other two more are an agent's. Coordinator, agent and server are struck in the first third only, so that what they hold at the
 start, in the middle and at the end (SAMPLES) is of one process each."""
+import concurrent.futures
 import json
+import multiprocessing
 import os
 import pathlib
 import random
@@ -21,6 +24,7 @@ LEDGER = ROOT / "build" / "soak.jsonl"  # every soak ever run here, one line eac
 JOINED, OF_AGENT = 4, 2  # workers
 EVERY_S = 3.5
 EXAMPLES, BATCH, EPOCHS, EPOCH_S = 8192, 32, 24, 3  # at least so many epochs, and one for so many seconds
+HELD_MS = (4, 200)  # messages of workers that wait for each other, so that a run is as long as its blows take
 WITHIN = 0.003  # accuracy that the blows may cost
 SAMPLES = (1 / 3, 2 / 3, 1)  # of a policy's time
 SERVED = {"easgd", "downpour", "staleness_aware", "async_local"}
@@ -50,13 +54,14 @@ class Soak:
     def __init__(self, policy, seconds, rng, figures, epochs):
         self.policy, self.seconds, self.rng, self.figures, self.epochs = policy, seconds, rng, figures, epochs
         self.counts, self.usage = {}, []
-        self.agent, self.agent_port = None, free_port()
+        self.agent, self.agent_port, self.held_ms = None, free_port(), HELD_MS[0]
 
     def job(self, world):
         world.write_job(epochs=self.epochs, train=DIGITS.format(EXAMPLES, 1), test=DIGITS.format(8192, 2), lr="pg.cosine { from = 2e-3 }",
                         checkpoint="every_epochs = 5")
 
     def calm(self):
+        """Accuracy and seconds of a run without blows."""
         with World(POLICIES[self.policy], examples=EXAMPLES, batch=BATCH, delay_ms=0) as world:
             self.job(world)
             world.let_go()
@@ -66,7 +71,7 @@ class Soak:
 
     def blows(self):
         """The run's last evaluation, and its ledger."""
-        with World(POLICIES[self.policy], examples=EXAMPLES, batch=BATCH, figures=self.figures) as world:
+        with World(POLICIES[self.policy], examples=EXAMPLES, batch=BATCH, figures=self.figures, held_ms=()) as world:
             self.world = world
             try:
                 self.job(world)
@@ -128,6 +133,7 @@ class Soak:
             if passed >= samples[0]:
                 samples.pop(0)
                 self.sample()
+            self.keep_pace(passed)
             blow, mark = monotonic(), world.events.mark()
             kinds = {**KINDS, **(EARLY if passed < SAMPLES[0] else {})}
             kind = self.rng.choices(list(kinds), kinds.values())[0]
@@ -139,6 +145,11 @@ class Soak:
         world.heal_all()
         if not self.ended():
             self.sample()
+
+    def keep_pace(self, passed):
+        progress = max((e.get("progress", 0) for e in self.world.events.list[-40:]), default=0)
+        self.held_ms = min(HELD_MS[1], self.held_ms * 2) if progress > passed else max(HELD_MS[0], self.held_ms / 2)
+        self.world.hold(self.held_ms)
 
     def strike(self, kind):
         """False: there is nobody whom it could hit."""
@@ -205,12 +216,19 @@ class Soak:
         return wrong
 
 
-def soak_policy(policy, seconds, seed, figures, epochs):
+def soak_policy(policy, seconds, seed):
+    """What came of one policy, and what was measured."""
+    figures, epochs = Figures(), max(EPOCHS, round(seconds / EPOCH_S))
     soak = Soak(policy, seconds, random.Random(f"{seed} {policy}"), figures, epochs)
-    entry = {"policy": policy, "epochs": epochs, "ok": False, "said": ""}
+    entry = {"policy": policy, "ok": False, "said": ""}
     began = monotonic()
     try:
         entry["undisturbed"], entry["undisturbed_s"] = soak.calm()
+        if policy in SERVED and entry["undisturbed_s"] < seconds:
+            # Nothing holds up workers that do not wait for each other: their runs have epochs for as long as the blows take.
+            soak.epochs = round(epochs * seconds / max(entry["undisturbed_s"], 1.0))
+            entry["undisturbed"], entry["undisturbed_s"] = soak.calm()
+        entry["epochs"] = soak.epochs
         entry["accuracy"], ledger = soak.blows()
         entry["ledger"] = {key: ledger[key] for key in ("counted", "skipped", "duplicates", "missing", "gaps", "rounds")}
         wrong = soak.grown()
@@ -220,7 +238,7 @@ def soak_policy(policy, seconds, seed, figures, epochs):
     except Exception as error:  # noqa: BLE001 the other policies have their turn
         entry["said"] = str(error) if isinstance(error, (Failure, AssertionError)) else traceback.format_exc()
     entry.update(faults=soak.counts, usage=soak.usage, seconds=round(monotonic() - began, 1))
-    return entry
+    return entry, figures.values()
 
 
 def table(entries):
@@ -239,7 +257,8 @@ def table(entries):
     return lines
 
 
-def run_soak(seconds, seed, names=()):
+def run_soak(seconds, seed, names=(), at_once=1):
+    """`seconds` of blows over all policies; with `at_once` of them side by side it takes so much less."""
     unknown = [n for n in names if n not in POLICIES]
     if unknown:
         raise SystemExit(f"no policy '{unknown[0]}' in the soak: " + ", ".join(POLICIES))
@@ -247,17 +266,24 @@ def run_soak(seconds, seed, names=()):
     print(f"# --seed {seed}", flush=True)
     figures, entries = Figures(), []
     began = monotonic()
-    least = epochs_served = max(EPOCHS, round(seconds / len(chosen) / EPOCH_S))
-    for number, policy in enumerate(chosen, 1):
-        share = seconds / len(chosen)
-        entry = soak_policy(policy, share, seed, figures, epochs_served if policy in SERVED else least)
-        entries.append(entry)
-        # Nothing holds up workers that do not wait for each other: their runs are as long as the blows take.
-        if entry.get("undisturbed_s"):
-            epochs_served = max(least, round(entry["epochs"] * share / entry["undisturbed_s"]))
-        print(f"{'ok' if entry['ok'] else 'not ok'} {number} - {policy} # {entry['seconds']} s, {entry['faults']}", flush=True)
-        for line in entry["said"].splitlines()[-40:]:
-            print("# " + line, flush=True)
+    with concurrent.futures.ProcessPoolExecutor(at_once) as pool:
+        tasks = [pool.submit(soak_policy, policy, seconds / len(chosen), seed) for policy in chosen]
+        try:
+            for task in concurrent.futures.as_completed(tasks):
+                entry, measured = task.result()
+                entries.append(entry)
+                for name, values in measured.items():
+                    for value in values:
+                        figures.add(name, value)
+                print(f"{'ok' if entry['ok'] else 'not ok'} {len(entries)} - {entry['policy']} # {entry['seconds']} s, {entry['faults']}", flush=True)
+                for line in entry["said"].splitlines()[-40:]:
+                    print("# " + line, flush=True)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in multiprocessing.active_children():
+                child.terminate()  # it takes its processes with it
+            raise
+    entries.sort(key=lambda entry: chosen.index(entry["policy"]))
     print(f"1..{len(entries)}")
     for line in figures.lines():
         print(f"# {line}")

@@ -170,7 +170,7 @@ def listening_port(pid, seconds=PATIENCE):
 
 class World:
     def __init__(self, averaging="allreduce {}", *, figures=None, rounds=1000, batch=16, workers=3, train=None, test=None, examples=2048,
-                 checkpoint="every_epochs = 4", seed=1, delay_ms=4.0, file_system_bytes=0):
+                 checkpoint="every_epochs = 4", seed=1, delay_ms=4.0, held_ms=HELD_MS, file_system_bytes=0):
         """`rounds`: about so many with so many workers. `file_system_bytes`: the run folder is on a file system of that size."""
         self.figures = figures or Figures()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="perigee-faults-"))
@@ -181,7 +181,7 @@ class World:
         self.events = Events()
         self.children, self.proxies, self.workers = [], {}, {}
         self.coordinator = None
-        self._delay_ms, self._held_ms, self._let_go = delay_ms, 0, False
+        self._delay_ms, self._held_ms, self._holds, self._let_go = delay_ms, 0, held_ms, False
         self._usage = {}
         self.secret = self.folder / "cluster.key"
         write_secret(self.secret)
@@ -283,7 +283,7 @@ class World:
 
     def _hear(self, event):
         self.events.add(event)
-        held = max((ms for share, ms in HELD_MS if event.get("progress", 0) > share), default=0)
+        held = max((ms for share, ms in self._holds if event.get("progress", 0) > share), default=0)
         if held > self._held_ms and not self._let_go:
             self._held_ms = held
             self._set_delay()
@@ -292,6 +292,11 @@ class World:
         for proxy in list(self.proxies.values()):
             if proxy.to_coordinator:
                 proxy.delay_ms = 0 if self._let_go else self._held_ms or self._delay_ms
+
+    def hold(self, ms):
+        """Every message between workers and coordinator is held up for so long from now on."""
+        self._held_ms = ms
+        self._set_delay()
 
     def heal_all(self):
         for proxy in list(self.proxies.values()):

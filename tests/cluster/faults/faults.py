@@ -8,7 +8,7 @@ equal replicas, lines with the root cause, no descriptor, thread or byte left be
 repeats them. Several runs go on at once, each in a process of its own, since most of their time they wait. Speaks TAP; what was
 measured follows as comments, and is never asserted.
 
-    faults.py --soak 10m [POLICY…]     a random kill, stop or partition every 3.5 s, over the policies in turn: fault_soak.py
+    faults.py --soak 10m [POLICY…]     a random kill, stop or partition every 3.5 s, over the policies: fault_soak.py
 """
 import argparse
 import concurrent.futures
@@ -91,7 +91,7 @@ def main():
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no process stays behind
     if args.soak:
-        return run_soak(args.soak, args.seed, args.names)
+        return run_soak(args.soak, args.seed, args.names, args.at_once)
     unknown = [n for n in args.names if n not in names]
     if unknown:
         parser.error(f"no fault '{unknown[0]}'")

@@ -64,6 +64,16 @@ std::string failure_of_deadline(uint64_t seed) {
   return longer_than(outcome, 2 * kDeadlineMs + 5 * step_ms, "a worker that stands still");
 }
 
+std::string failure_of_long_first_step(uint64_t seed) {
+  SeededRng rng(mix(seed, 0x66697273));
+  static const char* const kPolicies[] = {"allreduce", "periodic", "nested"};
+  constexpr double kDeadlineMs = 1000;
+  Scenario s{.seed = seed, .workers = 1 + static_cast<int>(seed % 4), .examples = 48, .planned = 96, .batch = 4};
+  s.example_ms = rng.between(1.2, 6) * kDeadlineMs / static_cast<double>(s.batch);
+  s.averaging = Json(Json::Object{{"type", kPolicies[seed % 3]}, {"deadline_ms", kDeadlineMs}});
+  return simulate(s).failure;
+}
+
 std::string failure_of_silent_donor(uint64_t seed) {
   SeededRng rng(mix(seed, 0x646f6e6f));
   Scenario s{.seed = seed, .workers = 2, .examples = 400, .planned = 2400, .example_ms = 5};

@@ -15,6 +15,8 @@ std::string failure_of_unused_link(uint64_t seed);
 std::string failure_of_late_complaint(uint64_t seed);
 // A worker that stands still holds the others up for twice the policy's deadline_ms and a few steps at most.
 std::string failure_of_deadline(uint64_t seed);
+// Steps that take longer than the policy's deadline_ms, and no worker has made one yet: the run trains all the same.
+std::string failure_of_long_first_step(uint64_t seed);
 // A worker that is to hand its parameters to another does not: the other says so, and training goes on without one of the two.
 std::string failure_of_silent_donor(uint64_t seed);
 // Results that take long to apply, and members that come and go meanwhile.
@@ -32,6 +34,7 @@ inline constexpr Property kProperties[] = {
     {"unused_link", failure_of_unused_link, Bug::old_links_mourned},
     {"late_complaint", failure_of_late_complaint, Bug::dropped_fence},
     {"deadline", failure_of_deadline, Bug::no_deadline},
+    {"long_first_step", failure_of_long_first_step, Bug::first_step_not_learned},
     {"silent_donor", failure_of_silent_donor, Bug::donor_not_named},
     {"full_memory", failure_of_full_memory, Bug::images_unhurried},
     {"changing_members", failure_of_changing_members, Bug::formed_too_soon},
