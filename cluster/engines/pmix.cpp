@@ -93,7 +93,7 @@ class Pmix {
     if (fence_(nullptr, 0, nullptr, 0, done, fence.get()) != 0) fail("has no barrier");
     (void)fence.release();  // done() has it now
     for (int hundredths = 0; !waiting->over; ++hundredths) {
-      if (stop) fail("was left while the processes met");
+      if (stop) fail("stopped while the processes met");
       if (hundredths > 100 * kMeetSeconds) fail("did not bring all processes together within " + std::to_string(kMeetSeconds) + " s");
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }

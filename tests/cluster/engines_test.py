@@ -137,6 +137,26 @@ def pmix_alone_is_enough():
         check_two(cluster, cluster.train(command=[*MPI, "-n", "2", *hidden], env={**clean_environment(), **MPI_ENV}), "pmix")
 
 
+def a_pmix_that_fails_is_told():
+    """A libpmix of our own, whose launcher does part of what it should."""
+    folder = os.environ.get("PERIGEE_FAKE_PMIX_FOLDER", "")
+    if not (pathlib.Path(folder) / "libpmix.so.2").exists():
+        raise harness.Skip("PERIGEE_FAKE_PMIX_FOLDER has no libpmix.so.2")
+    with Cluster() as cluster:
+        alone = {**clean_environment(), "PMIX_RANK": "0", "LD_LIBRARY_PATH": folder}
+        for way, said in (("put", "does not take where rank 0 is"), ("barrier", "has no barrier"), ("nothing", "does not know where rank 0 is"),
+                          ("status", "did not bring all processes together: status -24")):
+            train = cluster.train(env={**alone, "PERIGEE_FAKE_PMIX": way})
+            assert train.wait() == 5, train.tail()
+            assert f"the launcher's PMIx: {said}; start the job again; --engine none leaves the launcher's answers aside" in train.stderr(), train.tail()
+        train = cluster.train(env={**alone, "PERIGEE_FAKE_PMIX": "silence"})
+        train.wait_event("engine")
+        train.signal(signal.SIGINT)
+        assert train.wait() == 130, train.tail()
+        train = cluster.train("--engine", "none", env={**alone, "PERIGEE_FAKE_PMIX": "put"})  # as the hint says
+        assert train.wait() == 0, train.tail()
+
+
 # Starts the rest of its command line twice, with torchrun's variables, and ends as the worse of both does.
 STARTER = """
 import os, subprocess, sys
@@ -364,7 +384,7 @@ def a_submitted_script_goes_on_when_its_time_is_up():
 if __name__ == "__main__":
     harness.main([
         openmpi_ranks_train_together, openmpi_goes_on_without_a_killed_rank, hydra_ranks_train_together,
-        hydra_ranks_of_two_machines_train_together, hydra_ends_with_a_killed_rank_and_resumes, pmix_alone_is_enough, torch_variables_are_enough,
+        hydra_ranks_of_two_machines_train_together, hydra_ends_with_a_killed_rank_and_resumes, pmix_alone_is_enough, a_pmix_that_fails_is_told, torch_variables_are_enough,
         several_processes_that_nobody_understands_are_refused, slurm_tasks_train_together,
         components_of_a_heterogeneous_job_train_together, slurm_requeue_resumes,
         a_submitted_script_goes_on_when_its_time_is_up

@@ -1,10 +1,17 @@
 #!/usr/bin/env python3
 """What an operator reads where processes of a cluster refuse each other: agents, runs, workers and the programs that ask, with wrong secrets, addresses and
 counts. Each text says where, what, and a remedy; those that are a change of the command are followed, and then it works."""
+import contextlib
 import json
 import os
+import socket
+import struct
+import subprocess
+import threading
 
-from harness import Cluster, main, write_secret
+from harness import DEADLINE, Cluster, main, program, write_secret
+
+REPORT = 132  # cluster/protocol/frame.h
 
 
 def said(cluster, *arguments, code):
@@ -97,6 +104,124 @@ def a_record_that_was_changed_is_refused():
             first_share(changed)["ranges"][0][1] = 1 << 30
         has(replayed(far), "record: round 0", "names examples that the job has not got", "the record, or the data of its job, was changed since")
 
+        def huge(changed):  # numbers beyond all floats
+            data = changed[0]["job"]["data"]
+            data["train"] = {"type": "map", "source": data["train"], "transforms": [{"type": "scale", "factor": 1e38}]}
+        has(replayed(huge), "record: round 0", "cannot be trained again", "the record, or the data of its job, was changed since")
+
+
+def a_prompt_says_what_did_not_reach_its_run():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=100000)
+        train = cluster.train("--workers", "1", "--listen", "127.0.0.1:0", "--secret", cluster.secret())
+        train.wait_event("step")
+        address = cluster.coordinator_address(train)
+        attach = ("attach", address, "--secret", cluster.secret())
+        has(said(cluster, *attach, "-e", 'run.optimizer.lr = ("x"):rep(5000)', code=1), "this is too long to be told; expected at most 4 KB of JSON",
+            "set a few options at a time")
+        said(cluster, *attach, "-e", "run.optimizer.lr = 0.01", code=0)
+        train.kill()
+
+
+def hangs_up_at(word, port):
+    """The port of a relay before 127.0.0.1:port whose connections end when a client's bytes have this word."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def carry(source, target, watched):
+        with contextlib.suppress(OSError):
+            while (data := source.recv(65536)) and not (watched and word in data):
+                target.sendall(data)
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while client := server.accept()[0]:
+                there = socket.create_connection(("127.0.0.1", port))
+                for pair in ((client, there, True), (there, client, False)):
+                    threading.Thread(target=carry, args=pair, daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return server.getsockname()[1]
+
+
+def a_connection_that_breaks_leaves_a_question_open():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=100000)
+        train = cluster.train("--workers", "1", "--listen", "127.0.0.1:0")
+        train.wait_event("step")
+        port = int(cluster.coordinator_address(train).rpartition(":")[2])
+        has(said(cluster, "attach", f"127.0.0.1:{hangs_up_at(b'pause', port)}", "-e", "run:pause()", code=1),
+            "run: the connection broke: whether it was heard is not known", "look at the run, and ask again where nothing changed")
+        train.kill()
+
+
+def a_run_folder_says_what_it_does_not_answer():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=100000)
+        train = cluster.train()
+        train.wait_event("step")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(train.folder() / "control.sock"))
+            client.sendall(b"[1, 2]\n")
+            has(client.recv(65536).decode(), "is not one", "an object of one member")
+        train.kill()
+        # A process that ends while it owes an answer.
+        (cluster.folder / "gone").mkdir()
+        (cluster.folder / "gone" / "log.jsonl").write_text('{"event":"start"}\n')
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(cluster.folder / "gone" / "control.sock"))
+            server.listen()
+
+            def serve():
+                with contextlib.suppress(OSError):
+                    while client := server.accept()[0]:
+                        client.recv(65536)
+                        client.close()
+
+            threading.Thread(target=serve, daemon=True).start()
+            has(said(cluster, "attach", "gone", "-e", "run:pause()", code=1), "gone: the run ended before it answered")
+
+
+def a_standby_with_another_key_says_so():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=100000)
+        train = cluster.train("--workers", "1", "--listen", "127.0.0.1:0", "--secret", cluster.secret())
+        train.wait_event("step")
+        address = cluster.coordinator_address(train)
+        ours, its = os.pipe()
+        os.write(its, f"{'5' * 64}\n{'5' * 64}".encode())
+        os.close(its)
+        done = subprocess.run([program(), "worker", "x", "--standby", "--join", address, "--key-fd", str(ours)], pass_fds=[ours], capture_output=True,
+                              text=True, timeout=DEADLINE, check=False)
+        os.close(ours)
+        assert done.returncode == 6, done
+        has(done.stderr, address, "the coordinator does not accept this key", "start its agent with the --secret file of the run")
+        train.kill()
+
+
+def an_agent_that_talks_nonsense_is_named():
+    """Another program, or another version, answers with a report that is none."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def answer():
+        with server.accept()[0] as client:
+            asked = b""
+            while len(asked) < 40:
+                asked += client.recv(65536)
+            magic, protocol, _, _, _ = struct.unpack_from("<IHHII", asked)
+            client.sendall(struct.pack("<IHHIIQQq", magic, protocol, REPORT, 3, 0, 0, 0, -1) + b"abc")
+            client.recv(1)
+
+    threading.Thread(target=answer, daemon=True).start()
+    with Cluster() as cluster:
+        address = "127.0.0.1:" + str(server.getsockname()[1])
+        has(said(cluster, "status", address, code=5), address, "its answer makes no sense", "another version may run there: install the same on both")
+    server.close()
+
 
 if __name__ == "__main__":
-    main([an_agent_says_why_it_refuses, a_run_says_why_it_refuses, a_key_that_does_not_come_is_told, a_record_that_was_changed_is_refused])
+    main([an_agent_says_why_it_refuses, a_run_says_why_it_refuses, a_key_that_does_not_come_is_told, a_record_that_was_changed_is_refused,
+          a_prompt_says_what_did_not_reach_its_run, a_connection_that_breaks_leaves_a_question_open,
+          a_run_folder_says_what_it_does_not_answer, a_standby_with_another_key_says_so, an_agent_that_talks_nonsense_is_named])

@@ -43,6 +43,8 @@ def main():
         with sqlite3.connect("shop.db") as database:
             database.execute('create table "or""ders" (id integer, price double, name text, at timestamp, note text)')
             database.executemany('insert into "or""ders" values (?, ?, ?, ?, ?)', ROWS)
+            database.execute("create table odd (at timestamp)")  # SQLite keeps any text in it
+            database.execute("insert into odd values ('tomorrow')")
         try:
             env = environment()
         except (Missing, OSError) as reason:
@@ -87,6 +89,9 @@ def refusals(env):
     assert "secret" not in told and "PWD=***" in told, told
     told = converted("odbc:DSN=shop;Pwd = {a;secret};AccessToken=secret#nothing", env, 3)
     assert "secret" not in told and "DSN=shop;Pwd =***;AccessToken=***" in told, told
+    told = converted("odbc:DSN=shop#odd", env, 3)
+    assert "column 'at', row 1: the value is not of the column's type; got 'tomorrow', expected a time; CAST(... AS TEXT) in a SELECT gives it as text" in told, told
+    assert converted("odbc:DSN=shop#SELECT CAST(at AS TEXT) AS at FROM odd", env) == [{"at": "tomorrow"}]
     assert "the database cannot be reached by ODBC" in converted("odbc:DSN=none#t", env, 3)
     assert "there is no table behind the database" in converted("odbc:DSN=shop", env, 2)
     assert "the query gives no rows" in converted("odbc:DSN=shop#WITH a AS (SELECT 1) DELETE FROM \"or\"\"ders\" WHERE id < 0", env, 3)

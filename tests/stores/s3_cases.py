@@ -24,6 +24,7 @@ def s3_calls(world):
         assert there["kind"] == 1 and there["size"] == len(content), there
         assert tool("stat", "s3://bucket/calls")["kind"] == 2
         assert tool("stat", "s3://bucket")["kind"] == 2
+        says(tool("put", "s3://bucket/", file), "s3://bucket/: names no file in the bucket")
         assert tool("read", url) == {"size": len(content), "sha256": digest(content)}
         assert tool("range", url, 4_000_000, 500_000)["sha256"] == digest(content[4_000_000:4_500_000])
         assert tool("list", "s3://bucket/calls") == {"entries": ["a b=c+d/"]}

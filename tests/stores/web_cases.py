@@ -1,6 +1,9 @@
 """https:// (by http://) and sftp://, and everything of the program that takes a path."""
+import contextlib
 import json
 import pathlib
+import socket
+import threading
 
 from kit import ROOT, Tool, digest, environment, one, perigee, random_bytes, says, test
 from servers import FaultProxy, Web
@@ -33,6 +36,37 @@ def web_calls(world):
     try:
         proxy.fault = lambda *_: ("status", 403, "")
         says(one(environment(world.folder), "stat", proxy.url + "/x"), "access is denied", "user:password")
+    finally:
+        proxy.stop()
+
+
+@test
+def web_answers_without_a_size(world):
+    """HTTP/1.0 to the end of the connection: how much there is shows only then."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while client := server.accept()[0]:
+                with client:
+                    client.recv(65536)
+                    client.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nabc")
+
+    threading.Thread(target=serve, daemon=True).start()
+    url = f"http://127.0.0.1:{server.getsockname()[1]}/x"
+    says(one(environment(world.folder, PERIGEE_STORE_CACHE_MB="0"), "read", url), url, "the server does not say how large the file is", "download it first")
+    server.close()
+
+
+@test
+def webhdfs_that_is_none(world):
+    """Another web server where a NameNode should be: what it says is no JSON."""
+    proxy = FaultProxy("http://127.0.0.1:9")
+    try:
+        proxy.fault = lambda *_: ("status", 200, "<html>hello</html>")
+        address = proxy.url.removeprefix("http://")
+        says(one(environment(world.folder, PERIGEE_WEBHDFS=proxy.url), "stat", f"hdfs://{address}/x"), "the NameNode's answer is no JSON",
+             "is the address that of WebHDFS? " + proxy.url)
     finally:
         proxy.stop()
 
@@ -84,6 +118,7 @@ def sftp_calls(world):
         assert (server.root / "sub" / 'a "b".bin').read_bytes() == content
         assert tool("stat", url)["size"] == len(content)
         assert tool("stat", root + "/sub")["kind"] == 2
+        says(tool("read", root + "/sub"), "/sub: is a folder of the store; expected a file")
         assert tool("read", url) == {"size": len(content), "sha256": digest(content)}
         assert tool("range", url, 4_000_000, 500_000)["sha256"] == digest(content[4_000_000:4_500_000])
         assert "sub/" in tool("list", root)["entries"]

@@ -25,6 +25,8 @@ POLICIES = [
     ("custom { outer = function(p) return pg.floor(p.mean) end }", "'op' is for numbers of the round; got floor of parameters", None, "pg.floor(p.round / p.delay)"),
     ("custom { outer = function(p) local x = p.mean for i = 1, 40 do x = x * (1 + i / 64) + i / 7 end return x end }",
      "'program' needs too many numbers beside the parameters", None, "at most 12"),
+    ("custom { outer = function(p) local all, x = {}, p.mean for i = 1, 30 do x = x * p.delta all[i] = x end for i = 1, 29 do x = x + all[i] end return x end }",
+     "'program' needs too many results at once", ("all[i] = x end for i = 1, 29", "all[i] = x end for i = 30, 29"), "at most 24"),
     ("custom { " + ", ".join(f"k{i} = {i}" for i in range(70)) + ", outer = function(p) return p.mean * (" + " + ".join(f"p.k{i}" for i in range(70)) + ") end }",
      "'program' has too many knobs; got 70", None, "at most 64"),
     # a server
@@ -151,6 +153,17 @@ CASES += [
     script("a launcher whose channel is gone", "the launcher's PMI_FD", "Bad file descriptor", "the process between the launcher and this one closed it",
            environment={"PMI_RANK": "1", "PMI_SIZE": "2", "PMI_FD": "77"}),
     script("a rank that is no number", "environment variable PMI_RANK", "is no number of the expected kind", "0 to", environment={"PMI_RANK": "one"}),
+    script("a record of workers elsewhere", "--record", "needs the workers on this machine, where their records are written", "leave out --agents and --listen",
+           args=("train", "trial.lua", "--agents", "127.0.0.1:1", "--secret", "good.key", "--record"), more="averaging = pg.averaging.streaming { every = 8 },"),
+    # 60 examples, 6 rounds an epoch; from the fourth epoch on the steps are far too long, and clipped, so that all stays finite
+    script("a run that loses what it had learnt", "averaging", "the run diverges; got ", "guard = false lets it go on", ("every = 1", "every = 1, guard = false"),
+           args=("train", "trial.lua", "--workers", "2", "--threads", "1"), loss='"mse"', train='pg.data.csv { "number.csv" }', writes_run=True,
+           network='pg.sequential { pg.dense { 8, activation = "tanh" }, pg.dense { 1 } }', data=", batch = 5",
+           optimizer='pg.sgd { lr = { type = "map", values = { ["0"] = 0.02, ["3"] = 10 } } }',
+           more='epochs = 20, clip = { type = "norm" }, averaging = pg.averaging.periodic { every = 1 },'),
+    job("'program' needs too many results at once", ("x = x + all[i] end", "x = x * p end"), "at most 23", place="trial.lua:6: optimizer",
+        optimizer="pg.rule { update = function(p, g) local all, x = {}, g for i = 1, 30 do x = x * p all[i] = x end "
+                  "for i = 1, 29 do x = x + all[i] end return x end }"),
     script("fewer layers than fragments", "trial.lua", "'fragments'|fragments: are more than the network has layers with parameters",
            'cut = "even" cuts inside layers', args=("train", "trial.lua", "--workers", "2"),
            more='averaging = pg.averaging.streaming { every = 20, fragments = 10, cut = "layers" },'),

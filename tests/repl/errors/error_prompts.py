@@ -17,6 +17,7 @@ PROMPTS = [
     ('pg.tensor("a")', "pg.tensor takes nested lists, a number or a tensor", ('"a"', "1")),
     ('pg.zeros(2, { device = "cuda" })', "tensors of scripts lie on the cpu", ("cuda", "cpu")),
     ('pg.zeros(2, { dtyp = "f64" })', "has no option 'dtyp'", ("dtyp", "dtype")),
+    ("pg.svd(pg.tensor { { 0 / 0, 1 }, { 1, 2 } })", "svd: the matrix has no singular values that converge (it may hold NaN)", ("0 / 0", "0")),
     # tensors: elements
     ("pg.ones(2):item()", "only a tensor of one element is a number", ("ones(2)", "ones(1)")),
     ("pg.item(3)", "it works on tensors", None),

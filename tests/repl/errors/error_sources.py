@@ -134,6 +134,9 @@ CASES = [
     source('{"type": "mnist", "folder": "shared"}', "shared/train-images-idx3-ubyte.gz", "this is not the published file: its MD5 differs",
            '{"type": "idx"}', after=IDX + (lua('os.execute("gzip -c x.idx > shared/train-images-idx3-ubyte.gz && gzip -c z.idx > '
                                                'shared/train-labels-idx1-ubyte.gz")'),)),
+    source('{"type": "mnist", "folder": "shared"}', "", "OpenSSL refuses this digest", "a FIPS configuration forbids MD5", environment={"OPENSSL_CONF": "fips.cnf"},
+           after=IDX + (lua('os.execute("gzip -c x.idx > shared/train-images-idx3-ubyte.gz && gzip -c z.idx > shared/train-labels-idx1-ubyte.gz")'),
+                        written("fips.cnf", '"openssl_conf = a\\n[a]\\nalg_section = b\\n[b]\\ndefault_properties = fips=yes\\n"'))),
     source('{"type": "mnist", "stand_in": false}', "mnist", "the data set is not on this machine and cannot be downloaded",
            "put the four .gz files into $PERIGEE_DATA/mnist",
            environment={"PERIGEE_DATA": "shared", "XDG_CACHE_HOME": "shared", "https_proxy": "http://127.0.0.1:9",
