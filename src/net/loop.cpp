@@ -33,6 +33,12 @@ void ignore_broken_pipes() {
   if (sigaction(SIGPIPE, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_DFL) signal(SIGPIPE, SIG_IGN);
 }
 
+[[noreturn]] void refuse_loop(const std::string& what, int status) {
+  const bool files = status == UV_EMFILE || status == UV_ENFILE;
+  throw Error(ErrorKind::resources,
+              {.what = what, .got = uv_strerror(status), .hint = files ? "raise the limit of open files: ulimit -n" : ""});
+}
+
 }  // namespace
 
 struct UvLoop::Impl {
@@ -78,10 +84,7 @@ UvLoop::UvLoop() : impl_(std::make_unique<Impl>()) {
   impl_->self = this;
   ignore_broken_pipes();
   const int status = uv_loop_init(&impl_->loop);
-  if (status != 0)
-    throw Error(ErrorKind::resources, {.what = "cannot make an event loop",
-                                       .got = uv_strerror(status),
-                                       .hint = status == UV_EMFILE ? "raise the limit of open files: ulimit -n" : ""});
+  if (status != 0) refuse_loop("cannot make an event loop", status);
   impl_->loop.data = this;
   impl_->wake.data = impl_.get();
   [[maybe_unused]] const int async =
@@ -135,20 +138,19 @@ void UvLoop::on_signal(int signal, std::function<void(int)> handler) {
   slot = std::make_unique<SignalWatch>();
   slot->loop = this;
   slot->handler = std::move(handler);
-  uv_signal_init(&impl_->loop, &slot->handle);
+  int status = uv_signal_init(&impl_->loop, &slot->handle);
+  const bool made = status == 0;
   slot->handle.data = slot.get();
   const auto fired = [](uv_signal_t* handle, int number) {
     auto* watch = static_cast<SignalWatch*>(handle->data);
     const std::function<void(int)> call = watch->handler;  // it may take itself away
     if (call) watch->loop->guard([&] { call(number); });
   };
-  const int status = uv_signal_start(&slot->handle, fired, signal);
+  if (made) status = uv_signal_start(&slot->handle, fired, signal);
   if (status == 0) return;
-  close_watch(std::move(slot));
+  if (made) close_watch(std::move(slot));
   impl_->signals.erase(signal);
-  throw Error(ErrorKind::resources, {.what = "cannot watch signal " + std::to_string(signal),
-                                     .got = uv_strerror(status),
-                                     .hint = "the process may have too many files open: ulimit -n"});
+  refuse_loop("cannot watch signal " + std::to_string(signal), status);
 }
 
 }  // namespace perigee
