@@ -7,7 +7,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from runner import rotation  # noqa: E402
+from runner import report, rotation  # noqa: E402
 
 
 class Rotation(unittest.TestCase):
@@ -48,6 +48,10 @@ class Rotation(unittest.TestCase):
         self.assertEqual({s.get("asan") for s in rotation.SHARES} - {None},
                          {rotation.Slice(index, len(rotation.ASAN_FOLDERS)) for index in range(len(rotation.ASAN_FOLDERS))})
         self.assertEqual(rotation.asan_slice_of("train", {"PERIGEE_CUDA_MODULE": "x"}), rotation.asan_slice_of("cuda", {}))
+
+    def test_the_longest_tests_begin_first(self):
+        tests = [{"name": name, "priority": priority, "is_parallel": name != "alone"} for name, priority in (("a", 0), ("long", 1), ("alone", 1), ("b", 0), ("longer", 2))]
+        self.assertEqual([t["name"] for t in report.in_order(tests)], ["longer", "long", "a", "b"])
 
     def test_every_share_fits_into_the_time(self):
         for share in range(len(rotation.SHARES)):
