@@ -6,7 +6,8 @@ templates: many files cost little more than one.
                                                                files, relative to it
 
 SOURCE and BUILD are the roots of the tree and of the build, COMBINED is true or false. Files of an area of the tree, such as src/nn, come
-together in the order that they are given in. One that defines a macro for a header stays alone.
+together in the order that they are given in. One that defines a macro for a header stays alone, and two that have a name each for itself are
+kept apart: the program has unique names (CONTRIBUTING.md), files of tests may each have an `open` of their own.
 """
 import os
 import re
@@ -27,13 +28,30 @@ def areas_of(source, files):
     return areas, alone
 
 
+def own_names(text):
+    """What a file's anonymous namespaces and macros name at the margin, where clang-format puts declarations."""
+    names = set(re.findall(r'^#define (\w+)', text, re.MULTILINE)) - set(re.findall(r'^#undef (\w+)', text, re.MULTILINE))
+    for inside in re.findall(r'^namespace {$(.*?)^}  // namespace$', text, re.MULTILINE | re.DOTALL):
+        for line in re.findall(r'^[A-Za-z][^\n]*', inside, re.MULTILINE):
+            found = re.match(r'(?:struct|class|union|enum(?: class)?|using) (\w+)', line) or re.match(r'(?:[\w:<>,&*\[\]() ]*[ &*>])?(\w+)(?:\[\w*\])* ?[({=;]', line)
+            names.update(found.groups() if found else ())
+    return {name for name in names if not re.match(r'(INSTANTIATE_)?TEST|TYPED_TEST|(namespace|template|void)$', name)}
+
+
 def cut(source, files):
-    """The files in parts of about the same size."""
+    """The files in parts of about the same size, in none of which a name stands twice."""
     sizes = [(source / file).stat().st_size for file in files]
     count = max(1, round(sum(sizes) / UNIT_BYTES))
-    parts = [[] for _ in range(count)]
+    parts, names = [[] for _ in range(count)], [set() for _ in range(count)]
     for number, file in enumerate(files):
-        parts[sum(sizes[:number]) * count // sum(sizes)].append(file)
+        own = own_names((source / file).read_text())
+        first = sum(sizes[:number]) * count // sum(sizes)
+        place = next((place for place in [*range(first, len(parts)), *range(first)] if not own & names[place]), len(parts))
+        if place == len(parts):
+            parts.append([])
+            names.append(set())
+        parts[place].append(file)
+        names[place] |= own
     return [part for part in parts if part]
 
 
