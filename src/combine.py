@@ -7,7 +7,7 @@ templates: many files cost little more than one.
 
 SOURCE and BUILD are the roots of the tree and of the build, COMBINED is true or false. Files of an area of the tree, such as src/nn, come
 together in the order that they are given in. One that defines a macro for a header stays alone, and two that have a name each for itself are
-kept apart: the program has unique names (CONTRIBUTING.md), files of tests may each have an `open` of their own.
+kept apart: the program has unique names (CONTRIBUTING.md), files of tests may each have an `open` of their own, or call another `open`.
 """
 import os
 import re
@@ -38,20 +38,28 @@ def own_names(text):
     return {name for name in names if not re.match(r'(INSTANTIATE_)?TEST|TYPED_TEST|(namespace|template|void)$', name)}
 
 
-def cut(source, files):
-    """The files in parts of about the same size, in none of which a name stands twice."""
+def used_names(text):
+    """Functions that a file calls by their bare names, and the types and constants that it mentions."""
+    code = re.sub(r'//[^\n]*|"(?:\\.|[^"\\\n])*"', '', text)
+    return {call or other for call, other in re.findall(r'(?<![\w.>:])(\w+)\(|(?<![\w.>:])(?=k?[A-Z])(\w+)', code)}
+
+
+def cut(source, files, of_tests=False):
+    """The files in parts of about the same size, in none of which two have a name each; of tests, none calls what is another's."""
     sizes = [(source / file).stat().st_size for file in files]
     count = max(1, round(sum(sizes) / UNIT_BYTES))
-    parts, names = [[] for _ in range(count)], [set() for _ in range(count)]
+    parts, owned, used = [[] for _ in range(count)], [set() for _ in range(count)], [set() for _ in range(count)]
     for number, file in enumerate(files):
-        own = own_names((source / file).read_text())
+        text = (source / file).read_text()
+        own, uses = own_names(text), used_names(text) if of_tests else set()
         first = sum(sizes[:number]) * count // sum(sizes)
-        place = next((place for place in [*range(first, len(parts)), *range(first)] if not own & names[place]), len(parts))
+        fits = (place for place in [*range(first, len(parts)), *range(first)] if not own & (owned[place] | used[place]) and not uses & owned[place])
+        place = next(fits, len(parts))
         if place == len(parts):
-            parts.append([])
-            names.append(set())
+            parts, owned, used = [*parts, []], [*owned, set()], [*used, set()]
         parts[place].append(file)
-        names[place] |= own
+        owned[place] |= own
+        used[place] |= uses
     return [part for part in parts if part]
 
 
@@ -65,7 +73,7 @@ def main(source, build, combined, name, folder, files):
     files = [os.path.normpath(os.path.join(folder, file)) for file in files.split(':')]
     areas, units = areas_of(source, files) if combined == 'true' else ({}, files)
     for area, members in areas.items():
-        for number, part in enumerate(cut(source, members)):
+        for number, part in enumerate(cut(source, members, of_tests=area.startswith('tests'))):
             unit = build / 'combined' / f'{name}_{area}_{number}.cpp'
             write(unit, ''.join(f'#include "{file}"\n' for file in part))
             units.append(unit)

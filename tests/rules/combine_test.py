@@ -22,22 +22,22 @@ class Combine(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.source, self.build = pathlib.Path(folder.name), pathlib.Path(folder.name) / "build"
 
-    def write(self, **files):
+    def write(self, folder="src", **files):
         for name, text in files.items():
-            path = self.source / "src" / "area" / f"{name}.cpp"
+            path = self.source / folder / "area" / f"{name}.cpp"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         return ":".join(f"area/{name}.cpp" for name in files)
 
-    def units(self, files, combined="true"):
+    def units(self, files, combined="true", folder="src"):
         """What is compiled, as lists of the files in it."""
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            combine.main(self.source, self.build, combined, "part", "src", files)
+            combine.main(self.source, self.build, combined, "part", folder, files)
         found = []
         for line in printed.getvalue().split():
-            path = pathlib.Path(os.path.normpath(self.source / "src" / line))
-            included = re.findall(r'^#include "src/area/(\w+)\.cpp"$', path.read_text(), re.MULTILINE) if "combined" in path.parts else [path.stem]
+            path = pathlib.Path(os.path.normpath(self.source / folder / line))
+            included = re.findall(rf'^#include "{folder}/area/(\w+)\.cpp"$', path.read_text(), re.MULTILINE) if "combined" in path.parts else [path.stem]
             found.append(included)
         return found
 
@@ -63,6 +63,16 @@ class Combine(unittest.TestCase):
                     "template <class T>\nconst std::vector<T>& parts_of(const T& whole) {\n  return whole;\n}", "enum class Kind { a, b };"):
             mine = OWN.format(own)
             self.assertEqual(self.units(self.write(a=mine, b="int b;\n", c=mine, d=mine)), [["a", "b"], ["c"], ["d"]], own)
+
+    def test_a_test_is_apart_from_one_that_has_what_it_calls(self):
+        for own, use in (("int open(int a) { return a; }", "open(3);"), ("struct Case {};", "std::vector<Case> cases;"), ("constexpr int kSize = 1;", "int a = kSize;")):
+            mine, other = OWN.format(own), OWN.format("void f() {\n  " + use + "\n}")
+            for first, second in ((mine, other), (other, mine)):
+                files = self.write(folder="tests", a=first, b=second)
+                self.assertEqual(self.units(files, folder="tests"), [["a"], ["b"]], own)
+        for use in ("file.open(3);", "file->open(3);", "io::open(3);", "// open(3)", 'say("open(3)");', "int open = 1;"):
+            files = self.write(folder="tests", a=OWN.format("int open(int a) { return a; }"), b=OWN.format("void f() {\n  " + use + "\n}"))
+            self.assertEqual(self.units(files, folder="tests"), [["a", "b"]], use)
 
     def test_a_macro_of_two_files_keeps_them_apart_unless_it_ends(self):
         mine = "int a;\n#define NEEDS(x) x\n"
