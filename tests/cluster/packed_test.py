@@ -17,7 +17,8 @@ def job():
         "network": [{"type": "embedding", "size": 32, "out": 8}, "positions", {"type": "transformer", "heads": 2, "causal": True},
                     {"type": "dense", "out": 32, "over": "steps"}],
         "optimizer": {"type": "adam", "lr": 0.01}, "epochs": EPOCHS, "loss": {"type": "cross_entropy", "ignore": -1},
-        "data": {"train": source, "batch": 8}, "averaging": {"type": "allreduce", "shards": 4},
+        # The same steps for any number of workers.
+        "data": {"train": source, "batch": 8, "global_batch": 16}, "averaging": {"type": "allreduce", "shards": 4},
     }
 
 
@@ -44,11 +45,11 @@ def undisturbed(workers):
         train = cluster.train("--workers", workers, *ONE_THREAD)
         assert train.wait() == 0, train.tail()
         check(cluster, rows, train.folder())
+        return harness.parameters(train.folder())
 
 
-def each_row_comes_once_with_any_number_of_workers():
-    for workers in ("1", "2"):
-        undisturbed(workers)
+def the_number_of_workers_does_not_matter():
+    assert undisturbed("1") == undisturbed("2")
 
 
 def a_run_resumes_with_other_workers():
@@ -61,6 +62,8 @@ def a_run_resumes_with_other_workers():
         again = cluster.resume(train.folder(), "--workers", "3", *ONE_THREAD)
         assert again.wait() == 0, again.tail()
         check(cluster, rows, again.folder())
+        parameters = harness.parameters(again.folder())
+    assert parameters == undisturbed("2")
 
 
-harness.main([each_row_comes_once_with_any_number_of_workers, a_run_resumes_with_other_workers])
+harness.main([the_number_of_workers_does_not_matter, a_run_resumes_with_other_workers])

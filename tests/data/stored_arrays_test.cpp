@@ -50,6 +50,24 @@ bool same(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.shape() == b.shape() && std::memcmp(a.view().data, b.view().data, a.bytes()) == 0;
 }
 
+SourcePtr joined(const std::string& first, const std::string& second) {
+  const Json json = Json::parse(R"({"type": "concat", "sources": [)" + first + "," + second + "]}", "joined");
+  return open_source(Config(json, "joined"), ".");
+}
+
+// Each part of a data set counts classes by the labels that it happens to have, unless they have names.
+TEST(JoinedArrays, HaveAllClassesOfTheirParts) {
+  const std::string two = R"({"type": "arrays", "x": [[1], [2]], "y": [0, 1]})", one = R"({"type": "arrays", "x": [[3]], "y": [0]})";
+  EXPECT_EQ(joined(two, one)->fields()[1].classes, 2);
+  EXPECT_EQ(joined(one, two)->fields()[1].classes, 2);
+  const auto named = [](const char* names) {
+    return std::string(R"({"type": "arrays", "x": [[1], [2]], "y": [0, 1], "class_names": [)") + names + "]}";
+  };
+  EXPECT_EQ(joined(named(R"("cat", "dog")"), named(R"("cat", "dog")"))->fields()[1].classes, 2);
+  for (const std::string& other : {named(R"("cat", "fox")"), named(R"("cat", "dog", "fox")"), two})
+    EXPECT_THROW(joined(named(R"("cat", "dog")"), other), Error) << other;
+}
+
 TEST(StoredArrays, AreFoundInMemoryWhileSomebodyHoldsThem) {
   auto held = std::make_unique<HeldArrays>();
   const Json name = held->hold(numbers({6, 3}));

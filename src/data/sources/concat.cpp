@@ -8,14 +8,16 @@ namespace {
 
 class ConcatSource : public DataSource {
  public:
-  explicit ConcatSource(std::vector<SourcePtr> sources) : sources_(std::move(sources)) {
+  explicit ConcatSource(std::vector<SourcePtr> sources) : sources_(std::move(sources)), fields_(sources_[0]->fields()) {
     for (const auto& source : sources_) {
       ends_.push_back((ends_.empty() ? 0 : ends_.back()) + source->size());
       far_.push_back(source->traits().read_ahead > 0);
+      // Labels without names are counted by their greatest, which a part of a data set may lack.
+      for (size_t i = 0; i < fields_.size(); ++i) fields_[i].classes = std::max(fields_[i].classes, source->fields()[i].classes);
     }
   }
   int64_t size() const override { return ends_.back(); }
-  const std::vector<Field>& fields() const override { return sources_[0]->fields(); }
+  const std::vector<Field>& fields() const override { return fields_; }
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
     const size_t part = part_of(key);
     sources_[part]->read(inner_key(key, part), slots);
@@ -54,15 +56,25 @@ class ConcatSource : public DataSource {
   }
 
   std::vector<SourcePtr> sources_;
+  std::vector<Field> fields_;
   std::vector<int64_t> ends_;
   std::vector<bool> far_;  // by source: it wants to hear of what is read ahead
 };
+
+// As much of the names as a message has room for.
+std::string listed(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 20;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return text + (names.size() > kShown ? ", ..." : "");
+}
 
 std::string fields_text(const DataSource& source) {
   std::string text;
   for (const auto& field : source.fields()) {
     text += (text.empty() ? "" : ", ") + field.name + ": " + Type{field.dtype, field.shape}.text();
-    if (field.classes > 0) text += " (" + std::to_string(field.classes) + " classes)";
+    if (field.classes > 0 && field.class_names.empty()) text += " (a class)";
+    if (!field.class_names.empty()) text += " (" + std::to_string(field.classes) + " classes: " + listed(field.class_names) + ")";
   }
   return text;
 }
@@ -84,7 +96,7 @@ SourcePtr open_concat(const Config& config, const std::string& folder) {
 SourcePtr concat_sources(std::vector<SourcePtr> sources, const std::string& where) {
   const std::string first = fields_text(*sources[0]);
   for (const auto& source : sources)
-    if (fields_text(*source) != first)
+    if (fields_text(*source) != first || !std::ranges::equal(source->fields(), sources[0]->fields(), {}, &Field::class_names, &Field::class_names))
       throw Error(ErrorKind::data, {.where = where,
                                     .what = "sources with other fields cannot be joined: " + source->traits().description,
                                     .got = fields_text(*source),
