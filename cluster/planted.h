@@ -10,6 +10,7 @@ namespace perigee {
   X(dropped_fence, "frames of older generations are believed") \
   X(silence_ignored, "silent workers stay") \
   X(stuck_ignored, "a worker that does not step stays") \
+  X(first_step_not_learned, "a first step that is longer than the policy's deadline is begun again for ever") \
   X(ids_again, "a restarted coordinator gives numbers anew that are in use") \
   X(commit_ignores_hash, "a round is committed whatever its workers hold") \
   X(leases_kept_after_commit, "what was committed counts as leased for ever") \
@@ -81,6 +82,7 @@ namespace perigee {
   X(pause_evicts, "the deadlines of rounds go on while the run is paused") \
   X(setting_untold, "a worker that joins does not take over the options that were set") \
   X(outlier_lost, "the examples of an outlier that was left out are never given out again") \
+  X(chance_is_divergence, "a loss that merely stays is said to have gone up again") \
   X(guard_outlives_line, "the guard against divergence remembers rounds that became void") \
   X(failures_kept, "a worker's failures count although it has trained since") \
   X(agents_counted_once, "workers of an agent that came back are not counted") \

@@ -19,6 +19,8 @@ constexpr int kApartRounds = 3;     // ... in a row
 constexpr double kJudged = 0.8;        // share of a run after which nothing is gained by stopping it
 constexpr double kSmoothing = 0.01;    // share of a run over which the loss is smoothed
 constexpr double kLostGain = 0.5;      // of what the loss had come down by
+constexpr double kScatterShare = 0.05;
+constexpr double kChance = 10;         // standard deviations of the smoothed loss, which no run of luck makes
 constexpr double kHighLossFor = 0.02;  // share of a run
 constexpr int64_t kLeastRounds = 5;    // in a row
 constexpr size_t kChanges = 8;         // rounds whose changes the residual is held against
@@ -100,20 +102,32 @@ std::string Guard::on_round(const RoundHealth& health) {
   return health.progress > kJudged ? "" : why;
 }
 
-// Without the beginning of a run it is not known how much there is to lose.
+// By how much it scatters from round to round is known from its steps, whatever it falls or rises by in the long run.
+void Guard::smooth_loss(double loss, double share) {
+  const double step = loss - now_.last_loss;
+  now_.last_loss = loss;
+  ++now_.scattered;
+  now_.scatter += std::max(kScatterShare, 1 / static_cast<double>(now_.scattered)) * (step * step / 2 - now_.scatter);
+  now_.loss += share * (loss - now_.loss);
+  now_.best_loss = std::min(now_.best_loss, now_.loss);
+}
+
+// Without the beginning of a run it is not known how much there is to lose. The loss of a run that learns nothing comes down by chance alone,
+// and goes back up by chance.
 std::string Guard::judge_loss(const RoundHealth& health) {
   const double step = now_.progress < 0 ? 0 : std::max(0.0, health.progress - now_.progress);
   now_.progress = health.progress;
   if (!std::isfinite(health.loss)) return "";  // left out, or about to be
   if (now_.loss < 0) {
-    now_.loss = now_.best_loss = health.loss;
+    now_.loss = now_.best_loss = now_.last_loss = health.loss;
     if (health.progress <= 0.1) now_.first_loss = health.loss;
     return "";
   }
-  now_.loss += std::clamp(step / kSmoothing, 0.05, 0.5) * (health.loss - now_.loss);
-  now_.best_loss = std::min(now_.best_loss, now_.loss);
+  const double share = std::clamp(step / kSmoothing, 0.05, 0.5);
+  smooth_loss(health.loss, share);
+  const double chance = planted(Bug::chance_is_divergence) ? 0 : kChance * std::sqrt(now_.scatter * share / (2 - share));
   if (now_.first_loss < 0 || now_.best_loss >= now_.first_loss ||
-      now_.loss <= now_.best_loss + kLostGain * (now_.first_loss - now_.best_loss)) {
+      now_.loss <= now_.best_loss + std::max(chance, kLostGain * (now_.first_loss - now_.best_loss))) {
     high_loss_since_ = -1;
     return "";
   }

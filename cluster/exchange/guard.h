@@ -58,6 +58,7 @@ class Guard {
 
  private:
   std::string judge_loss(const RoundHealth& health);
+  void smooth_loss(double loss, double share);
   std::string judge_residual(const RoundHealth& health);
   std::string judge_parameters(const RoundHealth& health);
   void remember(int64_t round);
@@ -74,6 +75,8 @@ class Guard {
   struct Memory {
     int64_t round = -1;
     double loss = -1, first_loss = -1, best_loss = -1, progress = -1;  // smoothed; at the last round
+    double last_loss = -1, scatter = 0;                                // as it came; half the mean square of its steps
+    int64_t scattered = 0;                                             // rounds of which that is the mean
     double first_parameters = -1;
   };
   Memory now_;

@@ -114,6 +114,7 @@ struct CoordinatorCore {
   void beat_unasked(uint64_t now);
   void check_silence(uint64_t now);
   double median_step_s() const;
+  double first_step_ms() const;
   void check_progress(uint64_t now);
   WorkerId keeps_others_waiting(uint64_t now) const;
   void take_back(Node& node);
@@ -293,6 +294,8 @@ struct CoordinatorCore {
   std::vector<WorkerId> members;                   // of the generation, by rank
   WorkerId next_id = 1;
   uint64_t joins = 0;
+  double first_step = 1;  // times the policy's deadline, that a worker's first step may take
+  static constexpr double kMostFirstStep = 8;
   struct Complaint {
     WorkerId low, high;  // of a link; low 0: anything that `high` sent, to any peer
     uint64_t at_ns;

@@ -168,6 +168,7 @@ void CoordinatorCore::lose(WorkerId id, const std::string& event_name, const std
 
 void CoordinatorCore::evict(WorkerId id, const std::string& event_name, const std::string& cause, bool come_back) {
   const Node& node = nodes.at(id);
+  if (event_name == "worker_stuck" && !node.stepped) first_step = std::min(2 * first_step, kMostFirstStep);
   transport.send(node.peer, encode(Refuse{.kind = 5, .retry = come_back, .what = cause}, header(-1)));
   lose(id, event_name, cause);
 }
@@ -198,6 +199,12 @@ double CoordinatorCore::median_step_s() const {
   return steps.empty() ? 0 : *middle;
 }
 
+// The first step tunes and compiles. One that takes longer than the policy expects looks like a hang, and would each time that it is begun
+// again: the next worker has more time for it, unless it keeps others waiting.
+double CoordinatorCore::first_step_ms() const {
+  return options.policy.deadline_ms * (planted(Bug::first_step_not_learned) ? 1 : first_step);
+}
+
 // A worker that beats but does not step.
 void CoordinatorCore::check_progress(uint64_t now) {
   if (start_held || border || finished || planted(Bug::stuck_ignored)) return;
@@ -206,11 +213,12 @@ void CoordinatorCore::check_progress(uint64_t now) {
     const Node& node = nodes.at(id);
     if (node.state != Node::State::training || !node.waits_for.empty() || now < node.stepped_ns) continue;
     const double still_s = static_cast<double>(now - node.stepped_ns) * 1e-9;
-    const double least_s = (node.stepped ? 2 * options.silent_ms : options.policy.deadline_ms) * 1e-3;  // the first step tunes
+    const double least_s = (node.stepped ? 2 * options.silent_ms : first_step_ms()) * 1e-3;
     if (still_s <= std::max(least_s, static_cast<double>(options.stuck_steps) * median_s)) continue;
     evict(id, "worker_stuck",
-          "no step for " + std::to_string(static_cast<int64_t>(still_s * 1e3)) + " ms; the median step takes " +
-              std::to_string(static_cast<int64_t>(median_s * 1e3)) + " ms",
+          "no step for " + std::to_string(static_cast<int64_t>(still_s * 1e3)) + " ms; " +
+              (median_s > 0 ? "the median step takes " + std::to_string(static_cast<int64_t>(median_s * 1e3)) + " ms"
+                            : "no step is known, and the policy's 'deadline_ms' allows no more; the next first step may take twice as long"),
           false);
     return;
   }

@@ -42,7 +42,7 @@ double Contents::loss(int64_t examples) const {
 }
 
 uint64_t Contents::hash() const {
-  uint64_t a = xxh3_64(std::as_bytes(std::span(sums))), b = xxh3_64(std::as_bytes(std::span(maxima)));
+  uint64_t a = mix(xxh3_64(std::as_bytes(std::span(sums))), rounding), b = xxh3_64(std::as_bytes(std::span(maxima)));
   for (const std::vector<float>& fragment : fragments) a = xxh3_64(std::as_bytes(std::span(fragment)), a);
   return mix(a, b) | 1;  // 0 is "no result"
 }
@@ -91,6 +91,7 @@ void FakeReplica::open(const Welcome& welcome) {
   const Json job = Json::parse(welcome.job, "job");
   const Policy policy = read_policy(job.find("averaging"), "job");
   coded_steps_ = policy.coded_steps();
+  any_workers_ = policy.shards > 0 || policy.served;
   const auto code = [&](ExchangeLayout* layout) {
     auto payloads = std::make_unique<FakePayloads>(contents_.sums.size());
     layout->coded = contents_.sums.size() * sizeof(float);
@@ -170,6 +171,7 @@ std::optional<size_t> FakeReplica::add_merged(const ApplyOrder& order) {
               std::to_string(tail.examples) + ", its sums " + std::to_string(counted));
   for (size_t i = 0; i < sums.size(); ++i) contents_.sums[i] += sums[i];
   for (size_t i = 0; i < maxima.size(); ++i) contents_.maxima[i] = std::max(contents_.maxima[i], maxima[i]);
+  if (!any_workers_) contents_.rounding = mix(contents_.rounding, static_cast<uint64_t>(tail.contributions));
   return std::nullopt;
 }
 
@@ -270,7 +272,8 @@ void FakeReplica::drop() {
 }
 
 std::vector<std::byte> FakeReplica::image_of(int64_t round, const Contents& contents) {
-  const int64_t head[3] = {round, static_cast<int64_t>(contents.sums.size()), static_cast<int64_t>(contents.maxima.size())};
+  const int64_t head[4] = {round, static_cast<int64_t>(contents.sums.size()), static_cast<int64_t>(contents.maxima.size()),
+                           static_cast<int64_t>(contents.rounding)};
   std::vector<std::byte> bytes(sizeof head + contents.sums.size() * 4 + contents.maxima.size() * 8);
   std::memcpy(bytes.data(), head, sizeof head);
   std::memcpy(bytes.data() + sizeof head, contents.sums.data(), contents.sums.size() * 4);
@@ -283,13 +286,14 @@ std::vector<std::byte> FakeReplica::image_of(int64_t round, const Contents& cont
 }
 
 bool FakeReplica::read_image(std::span<const std::byte> bytes, int64_t* round, Contents* contents) {
-  int64_t head[3];
+  int64_t head[4];
   if (bytes.size() < sizeof head) return false;
   std::memcpy(head, bytes.data(), sizeof head);
   if (head[1] < 0 || head[2] < 0 || head[1] > 1 << 20 || head[2] > 1 << 10) return false;
   const size_t one = static_cast<size_t>(head[1]) * 4, all = sizeof head + one + static_cast<size_t>(head[2]) * 8;
   if (bytes.size() < all || one == 0 || (bytes.size() - all) % one != 0) return false;
   *round = head[0];
+  contents->rounding = static_cast<uint64_t>(head[3]);
   contents->sums.resize(static_cast<size_t>(head[1]));
   contents->maxima.resize(static_cast<size_t>(head[2]));
   std::memcpy(contents->sums.data(), bytes.data() + sizeof head, contents->sums.size() * 4);

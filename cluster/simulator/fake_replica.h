@@ -17,11 +17,13 @@
 
 namespace perigee::sim {
 
-// The parts of a result. All numbers are small integers: sums are exact in any order.
+// The parts of a result. All numbers are small integers: sums are exact in any order. `rounding` stands for the bits that sums of real
+// numbers have by the number of workers that made them.
 struct Contents {
   std::vector<float> sums;                    // of each position: times applied; and sum of (epoch + 1)
   std::vector<int64_t> maxima;                // the highest (epoch, position) applied, as one number; the highest round
   std::vector<std::vector<float>> fragments;  // of each its own sums: they lag behind, and what a lost worker did of them is lost
+  uint64_t rounding = 0;
   explicit Contents(int64_t examples = 0) : sums(static_cast<size_t>(2 * examples)), maxima(2, -1) {}
   void add(const Range& range, int64_t examples, float sign = 1);
   double loss(int64_t examples) const;  // of training, as of a model that learns
@@ -51,6 +53,7 @@ class FakeReplica final : public Replica {
     double example_ms = 1;  // compute time
     double apply_ms = 0.2;
     int buckets = 2;
+    bool learns = true;
     bool steered = false;  // local steps and learning rates are not only the policy's
     bool poisoned(const Range& range) const {
       return poison.count > 0 && range.epoch == poison.epoch && range.begin < poison.begin + poison.count &&
@@ -124,6 +127,7 @@ class FakeReplica final : public Replica {
   bool merge(const ApplyOrder& order, std::vector<float>* sums, size_t* refused);
   std::optional<size_t> add_merged(const ApplyOrder& order);
   void forget_local();
+  double loss_now() const;
   void check_conserved();
   void cut_in_passes();
   void set_up_repeats();
@@ -147,6 +151,7 @@ class FakeReplica final : public Replica {
 
   std::unique_ptr<FakePayloads> payloads_, inner_payloads_;  // null: the job has no codec
   bool coded_steps_ = false;                                 // it is one of gradients
+  bool any_workers_ = false;                                 // a result has the same bits however many workers made it
   Contents inner_staged_;                                    // for an inner exchange
   // In two passes: what the second adds up, held back until the first is here; and the sums that it was made of.
   std::vector<std::byte> held_back_, made_of_;

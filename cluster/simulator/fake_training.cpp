@@ -109,13 +109,18 @@ void FakeReplica::progress(uint64_t token) {
   events_->on_contribution(contribution);
 }
 
+double FakeReplica::loss_now() const {
+  if (options_.learns) return contents_.loss(options_.examples);
+  return 2.2 + 0.2 * SeededRng(mix(network_.now_ns(), steps_)).uniform();
+}
+
 void FakeReplica::steps_done() {
   Training& t = *training_;
   if (faults_.outlying > 0 && SeededRng(mix(network_.now_ns(), ~steps_)).chance(faults_.outlying)) local_outlying_ = true;
   t.contribution.finite = local_finite_;
   t.contribution.figures.compute_s = static_cast<double>(network_.now_ns() - t.begun_ns) * 1e-9;
   t.contribution.norms.change = std::pow(static_cast<double>(t.contribution.steps), 0.75) * (local_outlying_ ? 1000 : 1);
-  t.contribution.figures.loss_sum = static_cast<double>(t.contribution.examples) * contents_.loss(options_.examples);
+  t.contribution.figures.loss_sum = static_cast<double>(t.contribution.examples) * loss_now();
   t.contribution.partials = {{0, 1}};
   staged_row_ = t.order.row;
   stage_local();

@@ -87,6 +87,13 @@ void World::check_blame(const std::string& worker, const std::string& cause) {
   fail(worker + " is blamed although nothing befell it: " + cause);
 }
 
+// Replicas differ only where one came out wrong, whatever bits a sum has by the number of those who made it.
+void World::check_mismatch(const std::string& worker) {
+  const auto& faults = scenario_.faults;
+  if (std::none_of(faults.begin(), faults.end(), [](const Fault& f) { return f.kind == Fault::Kind::wrong_apply; }))
+    fail(worker + " is said to hold wrong parameters although every replica computes what it should");
+}
+
 // No link ends between workers that nothing befell.
 void World::check_link(const std::string& worker, const std::string& cause) {
   const bool of_link = cause.find(": connection ") != std::string::npos || cause.starts_with("no link between");

@@ -385,6 +385,19 @@ void lose_servers(Scenario& s, SeededRng& rng) {
   }
 }
 
+// Who waits for another's step waits for less than the policy's deadline: a job that allows less cannot be trained.
+void allow_steps(Scenario& s) {
+  const double least_ms = 2 * s.example_ms * static_cast<double>(std::max(s.batch, s.global_batch / s.workers));
+  Json averaging = s.averaging;
+  const Json* across = averaging.is_object() ? averaging.find("across") : nullptr;
+  Json of = across ? *across : averaging;
+  const Json* deadline = of.is_object() ? of.find("deadline_ms") : nullptr;
+  if (!deadline || deadline->as_number() >= least_ms) return;
+  of.set("deadline_ms", least_ms);
+  if (across) s.averaging.set("across", std::move(of));
+  else s.averaging = std::move(of);
+}
+
 }  // namespace
 
 Scenario make_scenario(uint64_t seed, const std::string& asked) {
@@ -413,6 +426,7 @@ Scenario make_scenario(uint64_t seed, const std::string& asked) {
   if (steered || (policy.empty() && !wrong && steering.chance(0.15)))
     for (int64_t i = steering.integer(1, 4); i > 0; --i)
       s.faults.push_back(make_fault(Fault::Kind::steer, steering.between(300, work_ms + 400), s.workers, steering));
+  allow_steps(s);
   std::sort(s.faults.begin(), s.faults.end(), [](const Fault& a, const Fault& b) { return a.at_ms < b.at_ms; });
   return s;
 }

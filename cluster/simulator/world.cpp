@@ -220,6 +220,7 @@ void World::start_worker(int who) {
   r.buckets = scenario_.buckets;
   r.poison = poison_;
   r.steered = scenario_.steered();
+  r.learns = scenario_.learns;
   node.replica = std::make_unique<FakeReplica>(r, network_, node.process, node.faults, [this, who](const std::string& what) {
     fail(workers_[static_cast<size_t>(who)]->name + ": " + what);
   });
@@ -375,6 +376,7 @@ void World::on_event(const Json& event) {
   if (kind == "worker_lost" || kind == "worker_stuck" || (kind == "link_lost" && !silent_host))
     check_blame(event.find("worker")->as_string(), event.find("cause")->as_string());
   if (kind == "worker_lost" || kind == "link_lost") check_link(event.find("worker")->as_string(), event.find("cause")->as_string());
+  if (kind == "hash_mismatch") check_mismatch(event.find("worker")->as_string());
   if (kind == "rounds_voided") check_voided(event.find("round")->as_int());
   if (options_.trace) say("coordinator says " + event.dump());
 }

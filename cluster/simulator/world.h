@@ -99,6 +99,7 @@ class World final : public CoordinatorEvents {
   void check_merged(int64_t round, const std::vector<Arrival>& merged);
   void check_blame(const std::string& worker, const std::string& cause);
   void check_link(const std::string& worker, const std::string& cause);
+  void check_mismatch(const std::string& worker);
   void check_voided(int64_t left);
   void check_restored();
   void check_silence();

@@ -397,6 +397,16 @@ def a_mean_by_examples_of_weighted_ones_is_told():
             assert told == bool(weight and codec), (weight, codec, train.tail())
 
 
+def a_run_that_learns_nothing_is_not_divergent():
+    for averaging in ({"type": "gossip", "every": 4, "consensus": 8}, {"type": "diloco", "every": 8}):
+        with Cluster() as cluster:
+            cluster.write_job(epochs=30, averaging=averaging, optimizer={"type": "sgd", "lr": 1e-30}, checkpoint={"every_epochs": 0},
+                              data={"train": {"type": "digits", "size": 1024}, "batch": 8})
+            train = cluster.train("--workers", "2", "--threads", "1")
+            assert train.wait() == 0, train.tail()
+            assert train.of_kind("epoch")[-1]["loss"] > 2, "it has learnt nothing"
+
+
 def a_plain_run_of_shards_has_the_bits_of_any_number_of_workers():
     with Cluster() as cluster:
         cluster.write_job(epochs=1, averaging={"type": "allreduce", "shards": 4},
@@ -455,6 +465,6 @@ if __name__ == "__main__":
         a_run_that_went_back_does_not_resume_what_it_left,
         a_killed_launcher_takes_its_workers_along_and_resumes, a_run_stops_with_the_process_that_it_is_told, workers_under_an_agent_outlive_their_launcher,
         workers_end_with_their_agent, eval_and_predict_share_the_work, an_agent_opens_data_only_under_its_root, a_mean_by_examples_of_weighted_ones_is_told,
-        a_plain_run_of_shards_has_the_bits_of_any_number_of_workers, describe_says_whether_the_averaging_fits_a_link,
+        a_run_that_learns_nothing_is_not_divergent, a_plain_run_of_shards_has_the_bits_of_any_number_of_workers, describe_says_whether_the_averaging_fits_a_link,
         mistakes_are_explained
     ])

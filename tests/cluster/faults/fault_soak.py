@@ -5,6 +5,7 @@ up where it would be over before its blows. Some workers join by themselves, beh
 for each other two more are an agent's. Coordinator, agent and server are struck in the first third only, so that what they hold at the
 start, in the middle and at the end (SAMPLES) is of one process each."""
 import concurrent.futures
+import contextlib
 import json
 import multiprocessing
 import os
@@ -257,6 +258,18 @@ def table(entries):
     return lines
 
 
+@contextlib.contextmanager
+def end_pool(pool):
+    """When this process is asked to end, those of the pool are, too; they take their children with them."""
+    try:
+        yield
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in multiprocessing.active_children():
+            child.terminate()
+        raise
+
+
 def run_soak(seconds, seed, names=(), at_once=1):
     """`seconds` of blows over all policies; with `at_once` of them side by side it takes so much less."""
     unknown = [n for n in names if n not in POLICIES]
@@ -268,7 +281,7 @@ def run_soak(seconds, seed, names=(), at_once=1):
     began = monotonic()
     with concurrent.futures.ProcessPoolExecutor(at_once) as pool:
         tasks = [pool.submit(soak_policy, policy, seconds / len(chosen), seed) for policy in chosen]
-        try:
+        with end_pool(pool):
             for task in concurrent.futures.as_completed(tasks):
                 entry, measured = task.result()
                 entries.append(entry)
@@ -278,11 +291,6 @@ def run_soak(seconds, seed, names=(), at_once=1):
                 print(f"{'ok' if entry['ok'] else 'not ok'} {len(entries)} - {entry['policy']} # {entry['seconds']} s, {entry['faults']}", flush=True)
                 for line in entry["said"].splitlines()[-40:]:
                     print("# " + line, flush=True)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in multiprocessing.active_children():
-                child.terminate()  # it takes its processes with it
-            raise
     entries.sort(key=lambda entry: chosen.index(entry["policy"]))
     print(f"1..{len(entries)}")
     for line in figures.lines():

@@ -9,6 +9,7 @@ repeats them. Several runs go on at once, each in a process of its own, since mo
 measured follows as comments, and is never asserted.
 
     faults.py --soak 10m [POLICY…]     a random kill, stop or partition every 3.5 s, over the policies: fault_soak.py
+    faults.py --kills 10m [POLICY…]    workers and servers of one command are killed every 2 to 5 s: fault_kills.py
 """
 import argparse
 import concurrent.futures
@@ -31,6 +32,7 @@ import fault_strangers  # noqa: E402, F401
 import fault_data  # noqa: E402, F401
 import fault_served  # noqa: E402, F401
 from fault_kit import FAULTS, POLICIES  # noqa: E402
+from fault_kills import run_kills  # noqa: E402
 from fault_soak import run_soak  # noqa: E402
 from fault_world import Failure, Figures, World  # noqa: E402
 from harness import Skip  # noqa: E402
@@ -86,12 +88,15 @@ def main():
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3), "big"))
     parser.add_argument("--at-once", type=int, default=AT_ONCE, help=f"so many runs at the same time (default {AT_ONCE})")
     parser.add_argument("--soak", type=duration, metavar="TIME")
+    parser.add_argument("--kills", type=duration, metavar="TIME")
     parser.add_argument("--alone", choices=POLICIES, help=argparse.SUPPRESS)
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these: " + ", ".join(names))
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no process stays behind
     if args.soak:
         return run_soak(args.soak, args.seed, args.names, args.at_once)
+    if args.kills:
+        return run_kills(args.kills, args.seed, args.names, args.at_once)
     unknown = [n for n in args.names if n not in names]
     if unknown:
         parser.error(f"no fault '{unknown[0]}'")

@@ -15,7 +15,9 @@ std::string failure_of_unused_link(uint64_t seed);
 std::string failure_of_late_complaint(uint64_t seed);
 // A worker that stands still holds the others up for twice the policy's deadline_ms and a few steps at most.
 std::string failure_of_deadline(uint64_t seed);
-// Steps that take longer than the policy's deadline_ms, and no worker has made one yet: the run trains all the same.
+// A run that learns nothing, so that its loss moves by chance alone: nobody calls that divergence.
+std::string failure_of_learning_nothing(uint64_t seed);
+// Steps that take longer than the policy's deadline_ms, and nobody waits for them: the run trains all the same.
 std::string failure_of_long_first_step(uint64_t seed);
 // A worker that is to hand its parameters to another does not: the other says so, and training goes on without one of the two.
 std::string failure_of_silent_donor(uint64_t seed);
@@ -35,6 +37,7 @@ inline constexpr Property kProperties[] = {
     {"late_complaint", failure_of_late_complaint, Bug::dropped_fence},
     {"deadline", failure_of_deadline, Bug::no_deadline},
     {"long_first_step", failure_of_long_first_step, Bug::first_step_not_learned},
+    {"learning_nothing", failure_of_learning_nothing, Bug::chance_is_divergence},
     {"silent_donor", failure_of_silent_donor, Bug::donor_not_named},
     {"full_memory", failure_of_full_memory, Bug::images_unhurried},
     {"changing_members", failure_of_changing_members, Bug::formed_too_soon},
