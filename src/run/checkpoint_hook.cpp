@@ -30,6 +30,7 @@ void CheckpointHook::on_step(Trainer& trainer, const StepReport& report) {
   collect();
   const double now = now_seconds();
   const bool first = !kept_any_ && schedule_.any() && now - started_ >= first_seconds_;
+  if (ends_with_save_ && trainer.finished()) return;
   if (first || schedule_.due_after_step(report.step - 1, report.step, now - last_save_)) keep(trainer, {.newest = true});
 }
 
