@@ -141,7 +141,7 @@ struct RemoteRun::Connection final : TransportEvents {
     drop_question();
     loss = std::string(to_string(why)) + (transport.loss_detail().empty() ? "" : ": " + transport.loss_detail());
     if (why == PeerLoss::unauthenticated) {
-      give_up("lost", address + " does not accept this secret; use the --secret file that the run was started with",
+      give_up("lost", address + ": it does not accept this secret; use the --secret file that it was started with",
               ErrorKind::authentication);
     } else if (!reported) {
       give_up("lost", "no coordinator answers at " + address + ": " + loss);

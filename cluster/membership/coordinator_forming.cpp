@@ -46,7 +46,7 @@ void CoordinatorCore::worker_is_open(Node& node, const Acknowledge& formed) {
   if (node.state == Node::State::waiting) return;
   node.state = Node::State::waiting;
   if (first_join_ns == 0) first_join_ns = clock.now_ns();
-  event("worker_joined", &node, "", "takes part from the next generation on");
+  event("worker_joined", &node, "", "takes part from the next round on");
   request_form();
 }
 
@@ -141,7 +141,8 @@ bool CoordinatorCore::may_form() {
     return rounds->holds_results(node) && node.hash != 0 && node.round >= books.round();
   });
   if (held || rounds->restores() || !formed_once || books.round() < 0 || phase == Phase::recovering) return true;
-  event("waiting", nullptr, "no remaining worker holds round " + std::to_string(books.round()), "waits a moment for workers that hold it");
+  event("waiting", nullptr, "no worker that is left has the parameters of round " + std::to_string(books.round()),
+        "waits a moment for one that has them");
   return disband(Phase::recovering), false;
 }
 
@@ -252,7 +253,7 @@ void CoordinatorCore::resolve() {
       const Node& node = nodes.at(id);
       if (rounds->holds_results(node) && node.hash != 0 && node.round == target_round && node.hash != target_hash)
         event("hash_mismatch", &node,
-              "its parameters after round " + std::to_string(node.round) + " differ from those that most workers hold",
+              "its parameters after round " + std::to_string(node.round) + " differ from those of most workers",
               "it loads them from another worker");
     }
   } else {
@@ -279,9 +280,9 @@ void CoordinatorCore::adopt(const Node* best) {
   }
   if (options.takes_over || adopted.voided > 0 || adopted.missing > 0)
     event(adopted.voided > 0 ? "rounds_voided" : "coordinator_recovered", nullptr,
-          "the ledger ends with round " + std::to_string(known) + ", the workers hold round " + std::to_string(target_round),
-          std::to_string(adopted.completed) + " rounds completed from the workers' logs, " + std::to_string(adopted.voided) + " void, " +
-              std::to_string(adopted.missing) + " unknown");
+          "the ledger ends with round " + std::to_string(known) + ", the workers are at round " + std::to_string(target_round),
+          std::to_string(adopted.completed) + " rounds are added to it from the workers' logs, " + std::to_string(adopted.voided) +
+              " count no longer and are trained again, " + std::to_string(adopted.missing) + " are not known of");
   options.takes_over = false;  // from here on there is one line
 }
 

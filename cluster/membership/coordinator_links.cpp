@@ -55,7 +55,7 @@ void CoordinatorCore::judge_links() {
   if (at_fault) nodes.at(peer.id).spoiled = true;
   if (dead_links.size() < kMaxWorkers) dead_links.push_back({std::min(node.id, peer.id), std::max(node.id, peer.id)});
   event("link_lost", &node, "link to " + peer.name + " (" + host_name_in(peer.host) + "): " + suspicion.why,
-        at_fault ? "the same workers form again, without what that one had staged" : "the same workers form again");
+        at_fault ? "the same workers connect anew, without what that one had ready to send" : "the same workers connect anew");
   form();
 }
 

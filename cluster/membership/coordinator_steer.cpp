@@ -125,7 +125,7 @@ void CoordinatorCore::set_every(int64_t every) {
   control.pace.set_every(every);
   control.told_every = every;
   tell_steering();
-  event("every", nullptr, kRequested, "averages every " + got + " steps from the next orders on");
+  event("every", nullptr, kRequested, "averages every " + got + " steps, from the next round on");
   if (start_allowed()) rounds->top_up_all();  // else with the leases after StartEpoch
 }
 
@@ -142,10 +142,11 @@ void CoordinatorCore::set_option(const std::string& option, const Json& value) {
     throw Error(ErrorKind::usage, {.where = "run." + option,
                                    .what = "all that was set is too long to be told",
                                    .got = std::to_string(bytes) + " bytes of JSON",
-                                   .expected = "at most " + std::to_string(kMaxText)});
+                                   .expected = "at most " + std::to_string(kMaxText),
+                                   .hint = "set fewer options, or start the run again with them in its job"});
   settings = std::move(next);
   tell_steering();
-  event("set", nullptr, kRequested, name + " is " + value.dump() + " from the next generation on");
+  event("set", nullptr, kRequested, name + " is " + value.dump() + " from the next round on");
   want_border();
 }
 

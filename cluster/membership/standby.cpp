@@ -84,7 +84,7 @@ void Standby::on_coordinator_frame(const FrameHeader& h, std::span<const std::by
     end();
     return events_.on_stopped(m.why, m.finished);
   }
-  lose("it sent a frame that makes no sense", false);
+  lose("it sent a message that makes no sense", false);
 }
 
 void Standby::on_replicate(const FrameHeader& h, const Replicate& m, std::span<const std::byte> body) {
@@ -302,7 +302,7 @@ void Standby::on_frame(PeerId peer, std::span<const std::byte> frame) {
   const bool sound = read_header(frame, &h) && h.protocol == kProtocol && frame.size() == kHeaderBytes + h.length;
   if (peer == coordinator_ && peer != 0) {
     if (state_ != State::following) return;  // it is too late
-    if (!sound) return lose("it speaks another protocol", false);
+    if (!sound) return lose("it speaks another version of the protocol", false);
     return on_coordinator_frame(h, frame.subspan(kHeaderBytes));
   }
   const auto guest = guests_.find(peer);
@@ -351,7 +351,7 @@ Error Standby::given_up() const {
     return Error(ErrorKind::cluster, {.where = options_.name,
                                       .what = "the coordinator could not be reached",
                                       .got = options_.coordinator,
-                                      .hint = "`--advertise` tells others the address under which this machine reaches it"});
+                                      .hint = "start the run with --advertise HOST:PORT, an address under which this machine reaches it"});
   const std::vector<WorkerId> came(came_.begin(), came_.end());
   const std::string missing = who_is_missing(came, memberships_, who_);
   return Error(ErrorKind::cluster,

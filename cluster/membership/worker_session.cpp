@@ -135,7 +135,7 @@ void WorkerCore::on_welcome(const FrameHeader& h, const Welcome& welcome) {
 void WorkerCore::on_refuse(const Refuse& refuse) {
   std::string text = refuse.what;
   if (!refuse.got.empty()) text += ", got " + refuse.got;
-  if (refuse.retry) return lose_coordinator("refused: " + text);
+  if (refuse.retry) return lose_coordinator("refused: " + text + (refuse.hint.empty() ? "" : "; " + refuse.hint));
   end();
   events.on_failed(
       Error(static_cast<ErrorKind>(std::clamp<uint16_t>(refuse.kind, 2, 7)),

@@ -145,7 +145,7 @@ class Replay {
     order.staleness /= static_cast<double>(order.examples);
     SharedBytes reply;
     bool change = false;
-    if (server_.replica->serve(order, server_.row->data(), &reply, &change)) fail(round, "cannot be merged again");
+    if (server_.replica->serve(order, server_.row->data(), &reply, &change)) fail(round, "cannot be trained again");
     for (const RecordedShare& share : round.shares) {
       Player& worker = workers_.at(share.worker);
       worker.replica->take(

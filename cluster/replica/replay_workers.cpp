@@ -46,7 +46,7 @@ struct ReplayedExchange {
 using ReplayRound = std::pair<int64_t, uint64_t>;  // its number, the hash of its result
 
 [[noreturn]] void refuse_log(const TrainerLog& log, const std::string& what) {
-  throw Error(ErrorKind::data, {.where = log.where, .what = what});
+  throw Error(ErrorKind::data, {.where = log.where, .what = what, .hint = "the record, or the data of its job, was changed since"});
 }
 
 // Which lines belong together, over all logs.
@@ -342,7 +342,7 @@ class WorkerPlayer final : private OrderWatch {
     for (const auto& member : told.members) order.examples += member.examples;
     for (size_t i = 0; i < exchange.payloads.size(); ++i) order.payloads.push_back({exchange.payloads[i], exchange.payload_examples[i]});
     const std::unique_ptr<Storage> row = std::move(exchange.rows[plan_.rank_of(here)]);
-    if (trainer_->apply(order, row->data())) refuse_log(log_, "round " + std::to_string(step.round) + " cannot be merged again");
+    if (trainer_->apply(order, row->data())) refuse_log(log_, "round " + std::to_string(step.round) + " cannot be trained again");
     staged_row_ = nullptr;
     if (trainer_->hash() != step.hash) return differ(step);
     const auto counts = booked_.find(step.round);

@@ -29,7 +29,22 @@ std::string bytes_text(double bytes) {
   return text;
 }
 
+// Names of events whose words say little to people.
+constexpr std::pair<const char*, const char*> kWordsOfEvents[] = {{"hash_mismatch", "other parameters than the rest"},
+                                                                  {"rounds_voided", "rounds are taken back"},
+                                                                  {"coordinator_recovered", "the coordinator is back"},
+                                                                  {"began_afresh", "begins again"},
+                                                                  {"too_stale", "came too late"},
+                                                                  {"inexact", "uneven shares"},
+                                                                  {"replicas_apart", "the workers drift apart"},
+                                                                  {"pushes_forgotten", "changes are no longer kept"},
+                                                                  {"redo_failed", "what was lost cannot be made again"},
+                                                                  {"every", "steps between averages"},
+                                                                  {"pace", "steps between averages"}};
+
 std::string spaced(const std::string& name) {
+  for (const auto& [event, words] : kWordsOfEvents)
+    if (name == event) return words;
   std::string text = name;
   std::replace(text.begin(), text.end(), '_', ' ');
   return text;

@@ -175,7 +175,7 @@ void LocalCoordinator::note_inexact(const Node& node, std::vector<Range> ranges,
   const int64_t examples = examples_of(ranges);
   c_.control.inexact += examples;
   c_.books.inexact(c_.generation, joined(std::move(ranges)), node.id, why);
-  c_.event("inexact", &node, why, "up to " + std::to_string(examples) + " examples have more or less than their share of the parameters");
+  c_.event("inexact", &node, why, "up to " + std::to_string(examples) + " examples count for more or less than the others");
 }
 
 // The most it can have trained of the open round: at most as many steps as a round has.

@@ -50,7 +50,7 @@ void ServerCoordinator::admit(Node& node) {
 
 void ServerCoordinator::begin_afresh(Node& node) {
   c_.event("began_afresh", &node, "what it trained from round " + std::to_string(node.round) + " on is not known to be in the result",
-           "it pulls the server's parameters");
+           "it begins again with the server's parameters");
   node.pending.clear();
   c_.take_back(node);
   node.state = Node::State::healing;

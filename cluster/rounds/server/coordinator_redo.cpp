@@ -61,10 +61,10 @@ void ServerCoordinator::tell_forgotten(const Pushed& most) {
   if (std::exchange(told_forgotten_, true)) return;
   const auto node = c_.nodes.find(most.by);
   c_.event("pushes_forgotten", node == c_.nodes.end() ? nullptr : &node->second,
-           "there was no image of the server for " + std::to_string(made_.size()) + " rounds, in which it has pushed " +
-               std::to_string(most.pushes) + " times, " + std::to_string(most.bytes >> 20) + " MB; it keeps the last " +
+           "the server's parameters were not saved for " + std::to_string(made_.size()) + " rounds, in which it has sent " +
+               std::to_string(most.pushes) + " changes, " + std::to_string(most.bytes >> 20) + " MB; it keeps the last " +
                std::to_string(KeptBound().pushes_of(most.bytes / std::max<size_t>(1, most.pushes))),
-           "rounds after " + std::to_string(c_.options.resume_round) + " are lost if the server dies before its next image");
+           "rounds after " + std::to_string(c_.options.resume_round) + " are lost if the server dies before they are saved");
 }
 
 // An image now and then, so that there is never much to be made again; and before a worker has to forget something of it.
