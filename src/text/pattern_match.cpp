@@ -97,7 +97,11 @@ std::vector<TextSpan> TextPattern::matches(std::string_view text) const {
     const int count = library.match(static_cast<const pcre2_code*>(code_.get()), units(text), text.size(), at, PCRE2_NO_UTF_CHECK,
                                     data.get(), context.get());
     if (count == PCRE2_ERROR_NOMATCH) break;
-    if (count < 0) throw Error(ErrorKind::data, {.where = where_, .what = "the regular expression fails", .got = library.message(count)});
+    if (count < 0)
+      throw Error(ErrorKind::data, {.where = where_,
+                                    .what = "the regular expression fails",
+                                    .got = library.message(count),
+                                    .hint = "a repetition in a repetition, such as (a+)+, takes too many steps: write it without"});
     const PCRE2_SIZE* const ends = library.ovector(data.get());
     if (ends[1] <= ends[0] || ends[0] < at) {  // an empty match: nothing to cut at
       if (at >= text.size()) break;

@@ -317,6 +317,36 @@ TEST_F(AgentTest, StopEndsTheJobKindlyThenFirmly) {
   EXPECT_TRUE(transport.timers.empty());
 }
 
+TEST_F(AgentTest, RefusesAJobWhoseWorkersAreStillEnding) {
+  connect();
+  tell(start_message(1));
+  heard<Started>();
+  tell(Stop{.why = "finished", .finished = true});
+  tell(start_message(1));
+  EXPECT_EQ(heard<Started>().error, "workers of this job are still ending; try again in a few seconds");
+  exit(101, 0, 15);
+  heard<Exited>();
+  tell(start_message(1));  // as it was told to
+  EXPECT_EQ(heard<Started>().error, "");
+}
+
+TEST_F(AgentTest, RefusesMoreJobsThanItKeepsAnEyeOn) {
+  connect();
+  Start standby = start_message(0);
+  standby.works = false, standby.stands_by = true;
+  for (uint64_t job = 1; job <= 64; ++job) {
+    tell(standby, kLauncher, job);
+    EXPECT_EQ(heard<Started>().error, "");
+  }
+  tell(standby, kLauncher, 65);
+  EXPECT_EQ(heard<Started>().error, "the agent already has 64 jobs; end one of them, or ask another agent");
+  tell(Stop{.why = "finished", .finished = true}, kLauncher, 64);
+  exit(164, 0, 15);
+  heard<Exited>();
+  tell(standby, kLauncher, 65);
+  EXPECT_EQ(heard<Started>().error, "");
+}
+
 TEST_F(AgentTest, EndsEverythingWhenItIsStopped) {
   connect();
   tell(start_message(2));

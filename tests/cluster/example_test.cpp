@@ -348,6 +348,7 @@ TEST(Examples, OneThatCannotBeReadFailsAlone) {
       FAIL() << "it is damaged";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::data);
+      EXPECT_NE(std::string(error.what()).find("data of the coordinator: example 7: "), std::string::npos) << error.what();
       EXPECT_NE(std::string(error.what()).find("this one is damaged"), std::string::npos) << error.what();
     }
   }
@@ -489,16 +490,21 @@ TEST(Manifest, IsCheckedAndOpensNoFileHere) {
        R"({"sources": [{"size": 5, "describe": "", "fields": [{"name": "x", "dtype": "f32", "shape": [1099511627776]}]}], "parts": {}})",
        R"({"sources": [], "parts": {"train": {"leaves": [0]}}})"})
     EXPECT_THROW(read_manifest(text), Error) << text;
+  const auto expect_refused = [](const std::string& said, const std::function<void()>& work) {
+    try {
+      work();
+      ADD_FAILURE() << said;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(said), std::string::npos) << error.what();
+    }
+  };
+  expect_refused("'leaves' names no source; got 0", [] { read_manifest(R"({"sources": [], "parts": {"train": {"leaves": [0]}}})"); });
   // The job names a file; nothing is served for it.
   RemoteOpener opener(R"({"sources": [], "parts": {"train": {"leaves": []}}})", world.client());
   const Json job = Json::parse(R"({"type": "csv", "file": "/etc/passwd"})", "job");
-  try {
-    opener.open("train", Config(job, "job"), "/");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("other sources"), std::string::npos) << error.what();
-  }
-  EXPECT_THROW(opener.open("test", Config(job, "job"), "/"), Error);
+  expect_refused("other sources", [&] { opener.open("train", Config(job, "job"), "/"); });
+  expect_refused("job: the coordinator does not serve the part 'test'; start its workers with the run's own job",
+                 [&] { opener.open("test", Config(job, "job"), "/"); });
 }
 
 TEST(ServedData, RefusesALiveSourceAndServesASharedOneOnce) {
@@ -513,7 +519,14 @@ TEST(ServedData, RefusesALiveSourceAndServesASharedOneOnce) {
   const std::map<std::string, SourcePtr> host = {{"numbers", live}};
   const HostScope scope(host);
   const Json json = Json::parse(kHost, "job");
-  EXPECT_THROW(served.open("validation", Config(json, "job"), "."), Error);
+  try {
+    served.open("validation", Config(json, "job"), ".");
+    FAIL() << "a source that goes on by itself";
+  } catch (const Error& error) {
+    const std::string said = error.what();
+    EXPECT_NE(said.find("examples that appear while the program runs cannot be shared out among workers"), std::string::npos) << said;
+    EXPECT_NE(said.find("train on them in one process"), std::string::npos) << said;
+  }
 }
 
 }  // namespace

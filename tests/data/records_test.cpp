@@ -13,6 +13,8 @@
 #include "src/data/transform.h"
 #include "src/io/digest.h"
 #include "src/io/npy.h"
+#include "src/io/record/shard.h"
+#include "src/io/record/shard_format.h"
 #include "src/io/record/shard_writer.h"
 #include "tests/data/fixtures.h"
 #include "tests/io/pictures.h"
@@ -302,6 +304,56 @@ TEST(Records, LiesAreFound) {
                       hex_digest(hash) + R"("]})"));
   const SourcePtr source = open_folder(folder / "out");
   EXPECT_NE(message_of([&] { example(*source, 0); }).find("the label 'y' is out of range"), std::string::npos);
+}
+
+// A file whose hashes are right and whose numbers are not: `change` gets a sound one, the place of its table and that of its tail.
+std::string shard_said(const std::string& path, const std::function<void(Bytes&, size_t, size_t)>& change) {
+  using namespace records::format;
+  const records::ShardLayout layout{.per_block = 4, .stride = 8, .variable = 1};
+  records::BlockBuilder builder(layout, 0);
+  builder.add_row();
+  builder.add_piece(as_bytes("piece"));
+  records::ShardWriter writer(path, layout);
+  writer.add(builder.encode());
+  writer.finish(1, Json::object());
+  Bytes file = read_file(path);
+  const size_t tail = file.size() - kTail, table = number_at(file.data() + tail);
+  change(file, table, tail);
+  const uint64_t offset = number_at(file.data() + table), stored = number_at(file.data() + table + 8);
+  if (offset <= table && stored <= table - offset)
+    put_number(file.data() + table + 24, xxh3_64(std::span(file).subspan(offset, stored)));
+  put_number(file.data() + tail + 32, xxh3_64(std::span(file).subspan(table, tail - table)));
+  return message_of([&] {
+    const records::Shard shard("a.pgr", file);
+    Bytes memory;
+    shard.block(0, memory);
+    shard.block(0);
+  });
+}
+
+TEST(Records, NumbersThatDoNotFitTogetherAreFound) {
+  using namespace records::format;
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.pgr";
+  const auto footer = [](Bytes& file, const std::string& from, const std::string& to) {
+    const size_t at = as_text(file).find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    std::memcpy(file.data() + at, to.data(), to.size());
+  };
+  EXPECT_EQ(shard_said(path, [](Bytes&, size_t, size_t) {}), "nothing was thrown");
+  const std::string remedy = "; delete the file and run `perigee data prepare` again: it makes what is not there";
+  const auto expect = [&](const std::string& said, const std::string& text) {
+    EXPECT_NE(said.find(text), std::string::npos) << said;
+    EXPECT_TRUE(said.starts_with("a.pgr: ")) << said;
+  };
+  expect(shard_said(path, [&](Bytes& file, size_t, size_t) { footer(file, "\"stride\":8", "\"stride\":7"); }),
+         "footer: 'stride' is no multiple of 8; got 7");
+  expect(shard_said(path, [&](Bytes& file, size_t, size_t) { footer(file, "\"records\":1", "\"records\":9"); }),
+         "the record file has another number of blocks than its records need" + remedy);
+  expect(shard_said(path, [&](Bytes& file, size_t table, size_t) { put_number(file.data() + table, 4097); }),
+         "block 0 of the record file does not lie in it" + remedy);
+  expect(shard_said(path, [&](Bytes& file, size_t table, size_t) { put_number(file.data() + number_at(file.data() + table) + 8, 1); }),
+         "block 0 of the record file has pieces that do not fit it" + remedy);
 }
 
 double cpu_seconds(const std::function<void()>& work) {

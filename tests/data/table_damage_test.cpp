@@ -108,6 +108,7 @@ constexpr Damage kParquet[] = {
     {"p18", 9, "\x80"sv, "the page leads out of the file"},
     {"p18", 10, "\x08"sv, "the page has a place beyond its dictionary"},
     {"p18", 11, "\x05"sv, "the dictionary has an encoding that it cannot have"},
+    {"p18", 37, "\x80"sv, "the page ends inside its levels"},
     {"p18", 39, "\x08"sv, "the page's levels lead out of it"},
     {"p18", 39, "\x0c"sv, "the page has places in a dictionary of more than 32 bits"},
     {"p18", 42, "\x02"sv, "the column has more values than it says"},
@@ -151,6 +152,9 @@ constexpr Damage kArrow[] = {
     {"a28", 305, "\xff\xff\xff\xff"sv, "the Arrow batch has a compression that there is not"},
     {"a28", 326, "\x00\x00\x01\x00"sv, "a compressed buffer of the Arrow batch has no size"},
     {"a28", 472, {}, "the body of an Arrow message leads out of the file"},
+    {"a4", 228, "\x0b"sv, "body at byte 400: the Arrow batch has a text that leads out of its buffer"},
+    {"a30", 178, "\x0a"sv, "the Arrow batch has a text in a buffer that there is not"},
+    {"a31", 121, "\x00\x00\x00\x00"sv, "the Arrow file has places of an odd size"},
 };
 
 TEST(DamagedTables, ArrowSaysWhatIsWrong) { expect_told(kArrow, "columnar"); }
@@ -269,6 +273,15 @@ TEST(DamagedTables, PagesOfParquetSayWhatIsWrong) {
   const std::string empty = head + "\2\0\0\0\0\0\0"s;  // two lengths of nothing
   expect_page(head + "\2\x0a\0\0\0\0\0"s + empty, 7, {.physical = bytes}, "the page has a text that shares more than there is");
   expect_page(empty + empty, 7, {.physical = fixed, .width = 4}, "the page has values of another width");
+  const std::string digits(65, '\1');
+  parquet::Values decimal;
+  decimal.texts = {digits};
+  try {
+    parquet::convert_values({.physical = fixed, .meaning = parquet::Meaning::decimal}, decimal, {.where = "input", .offset = 4});
+    ADD_FAILURE() << "a number of 520 bits";
+  } catch (const Error& error) {
+    expect_said(error.what(), "input: page at byte 4: the page has a decimal of more than 64 bytes");
+  }
 }
 
 std::string parquet_file(const std::string& metadata) { return "PAR1" + metadata + little(metadata.size(), 4) + "PAR1"; }
@@ -321,6 +334,23 @@ TEST(DamagedTables, TreesOfDatabasesSayWhatIsWrong) {
       for (size_t other = 16; other < 98; other += 2) same.replace(kRoot + other, 2, place);
   }
   expect_said(said_of(same, ""), "entries of the database share bytes");
+  // A page of rows that are all its first one.
+  std::string rows = corpus("sqlite", "table");
+  constexpr size_t kLeaf = 2 * 1024;
+  const std::string first = rows.substr(kLeaf + 8, 2);
+  rows.replace(kLeaf + 3, 2, "\x01\x40"s);
+  for (size_t row = 0; row < 320; ++row) rows.replace(kLeaf + 8 + 2 * row, 2, first);
+  expect_said(said_of(rows, ""), "rows of the database share bytes; ");
+  // A Datum of Caffe's is followed by a text.
+  std::string datum = corpus("lmdb", "records");
+  datum.replace(kRoot + 4076 + 12, 8, "\x08\1\x22\1\5\x28\x83\1"s);
+  expect_said(said_of(datum, ""), "record 2: a value is no Datum of Caffe's, as the first is; ");
+}
+
+// HDF5 keeps numbers that nobody wrote and texts that are all alike in few bytes.
+TEST(DamagedTables, SmallFilesOfHdf5MayHaveFarTooMuch) {
+  expect_said(said_of(corpus("hdf5", "columns"), "hdf5"), "the data sets make too many columns");
+  expect_said(said_of(corpus("hdf5", "texts"), "hdf5"), "the texts of 't' are far larger than the file");
 }
 
 TEST(DamagedTables, ShardsSayWhatIsWrong) {

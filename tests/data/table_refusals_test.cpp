@@ -5,9 +5,11 @@
 
 #include "src/core/error.h"
 #include "src/data/source.h"
+#include "src/data/table/byte_stream.h"
 #include "src/data/table/columnar/columnar.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/table_file.h"
+#include "src/io/codec/compress.h"
 #include "src/io/file.h"
 #include "src/io/plot/tensorboard.h"
 #include "tests/io/temporary.h"
@@ -114,6 +116,29 @@ TEST(TableRefusals, OfRowsAndColumns) {
   std::string object = "{\"k\": 1";
   for (int i = 0; i < 70'000; ++i) object += ", \"" + std::to_string(i) + "\": 1";
   expect_said(refusal([&] { frame_of(folder, object + "}\n"); }), "t.csv:1: the objects have too many keys");
+}
+
+TEST(TableRefusals, OfPackedFiles) {
+  using namespace std::string_literals;
+  const TemporaryFolder folder;
+  std::string packed =
+      "\xfd\x37zXZ\0\0\4\xe6\xd6\xb4\x46\2\0\x21\1\x16\0\0\0\x74\x2f\xe5\xa3\1\0\x0b"
+      "a,b\n1,2\n3,4\n\0\x10\x55\xe3\x96\x32\x2f\x91\x5e\0\1\x24\x0c\xa6\x18\xd8\xd8\x1f\xb6\xf3\x7d\1\0\0\0\0\4YZ"s;
+  const auto read = [&] {
+    write_file(folder / "t.csv.xz", as_bytes(packed));
+    return refusal([&] { EXPECT_EQ(TableFile(folder / "t.csv.xz", {}).all().rows, 2); });
+  };
+  EXPECT_EQ(read(), "accepted");
+  packed[24] = '\x7f';  // a kind of piece that there is not
+  expect_said(read(), "t.csv.xz: the compressed data are damaged (liblzma 9)");
+  // Files that are mapped are unpacked into one without a name.
+  write_file(folder / "t.gz", gzip(as_bytes(std::string(3 << 20, 'x'))));
+  expect_said(refusal([&] { unpacked_file(folder / "t.gz", 1 << 20); }),
+              "t.gz: the file is too large for one that is compressed as a whole; expected at most 1 MiB; unpack it first");
+  const Environment nowhere("TMPDIR", (folder / "nowhere").c_str());
+  expect_said(refusal([&] { unpacked_file(folder / "t.gz", 1 << 30); }), "t.gz: there is no room to unpack the file: No such file or directory");
+  const Environment somewhere("TMPDIR", folder.path().c_str());  // as it says
+  EXPECT_EQ(refusal([&] { unpacked_file(folder / "t.gz", 1 << 30); }), "accepted");
 }
 
 // --- TFRecord ---

@@ -188,6 +188,14 @@ TEST(Sequences, BecomeFieldsWithLengths) {
   other.set("file", "u.csv");
   const SourcePtr test = open(with_fitted(other, source->traits().fitted), folder.path());
   EXPECT_EQ(floats(*test, 0, 0), (std::vector<float>{0, 0, 0, 0, 1, 0, 8, 9, 0}));
+  write_file(folder / "u.csv", as_bytes("v,kind,id,colour\n8,z,7,green\n"));
+  EXPECT_NE(refusal([&] { floats(*open(with_fitted(other, source->traits().fitted), folder.path()), 0, 2); })
+                .find("the class is none of the training data; got 'z'"),
+            std::string::npos);
+  write_file(folder / "u.csv", as_bytes("v,kind,id,colour\n8,,7,green\n"));
+  EXPECT_NE(refusal([&] { open(with_fitted(other, source->traits().fitted), folder.path()); })
+                .find("the steps leave no sequence that can be used"),
+            std::string::npos);
   write_file(folder / "u.csv", as_bytes("v,kind,id,colour\n1,x,7,red\n1,x,7,red\n1,x,7,red\n1,x,7,red\n"));
   EXPECT_NE(refusal([&] {
               open(with_fitted(other, source->traits().fitted), folder.path());
@@ -196,6 +204,25 @@ TEST(Sequences, BecomeFieldsWithLengths) {
   EXPECT_NE(refusal([&] {
               open(Json::parse(R"({"type":"table","file":"t.csv","targets":["v"]})", "test"), folder.path());
             }).find("the steps make none"),
+            std::string::npos);
+}
+
+// One sequence of 100,000 rows, and as many of one row, which would all be filled up to its length.
+TEST(Sequences, HaveABound) {
+  const TemporaryFolder folder;
+  std::string text = "id,v,w\n";
+  for (int i = 0; i < 200'000; ++i) text += (i < 100'000 ? "0" : std::to_string(i)) + ",1,2\n";
+  write_file(folder / "t.csv", as_bytes(text));
+  const auto said = [&](const std::string& steps) {
+    return refusal([&] {
+      open(Json::parse(R"({"type":"table","file":"t.csv","steps":[)" + steps + R"(],"features":["v","w"],"targets":["v"]})", "test"),
+           folder.path());
+    });
+  };
+  EXPECT_NE(said(R"({"sequence":"id"})").find("the sequences are too large; got 100001 of 2 x 100000 numbers; a step {\"slide\": N}"),
+            std::string::npos)
+      << said(R"({"sequence":"id"})");
+  EXPECT_NE(said(R"({"slide":1000})").find("the step makes too many rows; expected at most 100 million; a larger 'every', or shorter windows"),
             std::string::npos);
 }
 

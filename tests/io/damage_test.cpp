@@ -1,5 +1,7 @@
 // Damaged archives, arrays and texts: what each refusal says. That no damage crashes is for tests/fuzz.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <string>
@@ -136,6 +138,23 @@ TEST(DamagedTar, SaysWhere) {
   refuse(tar_header("00000000000"), "the archive is cut short: its end marker is missing");
 }
 
+// A million files and more of no bytes: one stretch of headers that is mapped again and again.
+TEST(DamagedTar, HasABoundOfFiles) {
+  constexpr size_t kPart = size_t{1} << 20, kTimes = 513;
+  const std::string header = tar_header("00000000000");
+  std::string part;
+  while (part.size() < kPart) part += header;
+  const int file = ::memfd_create("headers", 0);
+  ASSERT_EQ(::write(file, part.data(), part.size()), static_cast<ssize_t>(kPart));
+  void* all = ::mmap(nullptr, kPart * kTimes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(all, MAP_FAILED);
+  for (size_t i = 0; i < kTimes; ++i)
+    ASSERT_NE(::mmap(static_cast<std::byte*>(all) + i * kPart, kPart, PROT_READ, MAP_SHARED | MAP_FIXED, file, 0), MAP_FAILED);
+  expect_refusal([&] { tar_entries({static_cast<const std::byte*>(all), kPart * kTimes}, "t.tar"); }, "the archive has too many files");
+  ::munmap(all, kPart * kTimes);
+  ::close(file);
+}
+
 // --- arrays ---
 
 TEST(DamagedIdx, SaysWhere) {
@@ -233,6 +252,12 @@ TEST(DamagedCodec, SaysHowMuchIsMissing) {
   expect_refusal([&] { inflate_raw(raw, "t.zip", 4999); }, "the decompressed size is not the stated one; got 5000, expected 4999");
   expect_refusal([&] { inflate_raw(raw, "t.zip", 5001); }, "the decompressed size is not the stated one; got 5000, expected 5001");
   expect_refusal([&] { snappy_decompress(as_bytes("\5\xff\xff"), room, "t.parquet"); }, "t.parquet: the Snappy data are damaged at byte ");
+  // An xz that wants a dictionary of 1.5 GiB.
+  expect_refusal([] { unxz(as_bytes("\xfd\x37zXZ\0\0\4\xe6\xd6\xb4\x46\2\0\x21\1\x27\0\0\0\xb0\xb0\x72\xeb\1\0\0"s), "t.xz", 1000); },
+                 "t.xz: decompressing needs more memory than allowed (256 MiB); unpack it first");
+  // Only its size counts: no byte is looked at.
+  expect_refusal([] { gzip({reinterpret_cast<const std::byte*>("x"), size_t{5} << 30}); },
+                 "more than 4 GiB cannot be compressed at once; got 5368709120 bytes; write it without .gz");
   Bytes frame;
   zstd_compress(as_bytes(text), 3, frame);
   expect_refusal([&] { zstd_decompress(frame, room, "t.zst"); }, "the compressed data are fewer than said; got 5000 bytes, expected 6000");

@@ -272,6 +272,10 @@ TEST(Images, AreTurnedUprightByExif) {
 }
 
 // A few bytes that promise much are refused before anything is allocated.
+TEST(Images, AJpegWithoutAPictureIsRefused) {
+  EXPECT_NE(refusal(as_bytes("\xff\xd8\xff\xd9 and nothing else"s)).find("test: the JPEG is damaged: "), std::string::npos);
+}
+
 TEST(Images, HugeSizesAreRefused) {
   std::string gif = "GIF89a\xff\xff\xff\xff\0\0\0,\0\0\0\0\xff\xff\xff\xff\0\x08"s;
   EXPECT_NE(refusal(as_bytes(gif)).find("65535x65535 pixels, more than can be decoded"), std::string::npos);

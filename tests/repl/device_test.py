@@ -89,7 +89,7 @@ def says_what_is_wrong(job):
     has(hangs, "cuda:0", "timed out", "the GPU hangs", "PERIGEE_CUDA_TIMEOUT")
     has(perigee("train", job, "--device", "cuda:7", expect=2, PERIGEE_SHIM_DEVICES="2"), "cuda:7", "cuda:0 to cuda:1")
     has(perigee("train", job, "--device", "cuda", expect=2, PERIGEE_SHIM_DRIVER="old"), "driver version is insufficient", "perigee doctor")
-    has(perigee("train", job, "--device", "cuda", expect=7, PERIGEE_SHIM_DRIVER="image"), "no kernel image", "op '")
+    has(perigee("train", job, "--device", "cuda", expect=7, PERIGEE_SHIM_DRIVER="image"), "the GPU could not run", "no kernel image", "op '")
     has(perigee("train", job, "--device", "cuda", expect=7, PERIGEE_SHIM_MEMORY_MB="0"), "out of memory", "nvidia-smi shows those")
     has(perigee("doctor", PERIGEE_SHIM_DEVICES="2"), "1: shim 1, sm_90")
     has(perigee("doctor", expect=7, PERIGEE_SHIM_DRIVER="old"), "for CUDA 11.0", "update the NVIDIA driver")

@@ -9,6 +9,7 @@ import subprocess
 import time
 
 from kit import PROGRAM, ROOT, TOOL, Tool, digest, environment, one, perigee, random_bytes, says, test
+from servers import FaultProxy
 
 
 def write_state(folder, number, size):
@@ -152,3 +153,59 @@ s3.put_object(Bucket="bucket", Key="runs/damaged/objects/" + m["files"][0]["obje
     for text in ('{"sequence":1,"generation":1,"writer":"w","files":[]}', "no json"):
         world.moto.boto("s3.put_object(Bucket='bucket', Key='runs/odd/manifests/0000000001.json', Body=sys.argv[1].encode())", text)
         assert "error" in one(env, "fetch", "s3://bucket/runs/odd", world.folder / "fetched")
+
+
+# What a manifest has in it, its hash, which is right, and what is wrong with it all the same.
+LIES = [
+    ('"sequence":1,"generation":1,"writer":"w","files":[]', "bc2ab40cff81ecbf734c1b1f2649a299", ""),
+    ('"sequence":-1,"generation":1,"writer":"w","files":[]', "960539d678567076a9480c7663a8fe7e", "lacks a number"),
+    ('"sequence":1,"generation":1,"writer":7,"files":[]', "0722db9161e02df2a9df680f142c139a", "lacks a name"),
+    ('"sequence":1,"generation":1,"writer":"w","files":{}', "6043ed53d2ca03ed1ecb7a318cff249f", "has no list of files"),
+    ('"sequence":1,"generation":1,"writer":"w","files":[{"path":"../a","object":"a","bytes":1,"xxh3":"x"}]', "babf040dac5bd989ce4424c3283c3c82", "leads out of its folder"),
+    ('"sequence":2,"generation":1,"writer":"w","files":[]', "e53f0e86a2af9ba41f66d06af5928b79", "has another number than its name"),
+]
+
+
+@test
+def s3_manifests_that_lie(world):
+    """The hash of a manifest says that it came whole, not that it is one."""
+    env, fetched = world.s3(PERIGEE_STORE_CACHE_MB="0"), world.folder / "fetched-lies"
+    for number, (content, hash_of_it, lie) in enumerate(LIES):
+        url = f"s3://bucket/runs/lie{number}"
+        text = f'{{{content},"xxh3":"{hash_of_it}"}}\n'
+        world.moto.boto(f"s3.put_object(Bucket='bucket', Key='runs/lie{number}/manifests/0000000001.json', Body=sys.argv[1].encode())", text)
+        answer = one(env, "fetch", url, fetched)
+        if lie:
+            says(answer, f"lie{number}/manifests/0000000001.json: this manifest {lie}", "delete this file: the state before it is the newest then")
+            one(env, "remove", url + "/manifests/0000000001.json")
+            says(one(env, "fetch", url, fetched), "no run is published here")
+        else:
+            assert answer == {"sequence": 1, "generation": 1}, answer
+
+
+@test
+def s3_published_content_that_is_other(world):
+    """An object was replaced behind the back of its manifest, and there is no state before it."""
+    env, url, folder = world.s3(PERIGEE_STORE_CACHE_MB="0"), "s3://bucket/runs/other", world.folder / "other"
+    write_state(folder, 1, 100)
+    with Tool(env) as tool:
+        tool("claim", url, folder)
+        tool("publish")
+        tool("publish")
+    world.moto.boto("""
+for key in [each["Key"] for each in s3.list_objects_v2(Bucket="bucket", Prefix="runs/other/")["Contents"]]:
+    if "/objects/" in key: s3.put_object(Bucket="bucket", Key=key, Body=b"x" * s3.head_object(Bucket="bucket", Key=key)["ContentLength"])
+    if key.endswith("0000000001.json"): s3.delete_object(Bucket="bucket", Key=key)""")
+    says(one(env, "fetch", url, world.folder / "fetched-other"), "/objects/", "is not the content that the manifest names", "or delete the manifest that names it")
+
+
+@test
+def s3_many_writers(world):
+    """Every manifest that this one would write is there already."""
+    proxy = FaultProxy(world.moto.url)
+    env = world.s3(PERIGEE_STORE_CACHE_MB="0", AWS_ENDPOINT_URL=proxy.url, AWS_ENDPOINT_URL_S3=proxy.url)
+    try:
+        proxy.fault = lambda method, path, headers: ("status", 412, "") if method == "PUT" and "/manifests/" in path else None
+        says(one(env, "claim", "s3://bucket/runs/many", world.folder), "many writers want this address at once", "--out")
+    finally:
+        proxy.stop()

@@ -259,14 +259,15 @@ std::unique_ptr<ByteStream> open_stream(const std::string& path) {
 }
 
 std::shared_ptr<const MappedFile> unpacked_file(const std::string& path, uint64_t most) {
-  std::error_code status;
-  std::string name = std::filesystem::temp_directory_path(status).string() + "/perigee-unpacked-XXXXXX";
+  const char* chosen = std::getenv("TMPDIR");
+  const std::string folder = chosen != nullptr && *chosen != '\0' ? chosen : "/tmp";
+  std::string name = folder + "/perigee-unpacked-XXXXXX";
   const int out = ::mkstemp(name.data());
   const auto fail = [&] {
     throw Error(ErrorKind::resources, {.where = path,
                                        .what = std::string("there is no room to unpack the file: ") + std::strerror(errno),
-                                       .got = name,
-                                       .hint = "TMPDIR names another folder"});
+                                       .got = folder,
+                                       .hint = "set TMPDIR to a folder with more room, or unpack the file yourself"});
   };
   if (out < 0) fail();
   struct Named {

@@ -65,7 +65,8 @@ class SequenceReader {
       throw Error(ErrorKind::resources,
                   {.where = where_,
                    .what = "the sequences are too large",
-                   .got = std::to_string(count) + " of " + std::to_string(width) + " x " + std::to_string(steps_) + " numbers"});
+                   .got = std::to_string(count) + " of " + std::to_string(width) + " x " + std::to_string(steps_) + " numbers",
+                   .hint = R"(a step {"slide": N} or {"length": N} makes shorter ones)"});
     Tensor x(Dtype::f32, {count, width, steps_}), n(Dtype::i64, {count}), row(Dtype::i64, {count});
     std::fill_n(x.data<float>(), x.elements(), 0.f);
     for (int64_t i = 0; i < count; ++i) {

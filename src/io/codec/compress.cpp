@@ -152,7 +152,9 @@ Bytes unxz(std::span<const std::byte> compressed, const std::string& where, uint
     if (status == LZMA_OK) continue;
     const size_t offset = compressed.size() - stream.avail_in;
     if (status == LZMA_MEM_ERROR || status == LZMA_MEMLIMIT_ERROR)
-      throw Error(ErrorKind::resources, {.where = where, .what = "decompressing needs more memory than allowed (256 MiB)"});
+      throw Error(ErrorKind::resources, {.where = where,
+                                         .what = "decompressing needs more memory than allowed (256 MiB)",
+                                         .hint = "unpack it first, or pack it again with a smaller dictionary: xz -6"});
     if (status == LZMA_BUF_ERROR && stream.avail_out == 0) continue;
     if (status == LZMA_BUF_ERROR) compress_damaged(where, offset, "the compressed data end too early");
     compress_damaged(where, offset, status == LZMA_FORMAT_ERROR ? "not xz data" : "the compressed data are damaged");
@@ -165,11 +167,14 @@ Bytes gzip(std::span<const std::byte> bytes) {
   z_stream stream = {};
   if (::deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
     throw Error(ErrorKind::resources, {.what = "not enough memory for zlib"});
-  Bytes out(::deflateBound(&stream, bytes.size()));
-  if (bytes.size() > std::numeric_limits<uInt>::max() || out.size() > std::numeric_limits<uInt>::max()) {
+  const uLong room = ::deflateBound(&stream, bytes.size());
+  if (bytes.size() > std::numeric_limits<uInt>::max() || room > std::numeric_limits<uInt>::max()) {
     ::deflateEnd(&stream);
-    throw Error(ErrorKind::resources, {.what = "more than 4 GiB cannot be compressed at once"});
+    throw Error(ErrorKind::resources, {.what = "more than 4 GiB cannot be compressed at once",
+                                       .got = std::to_string(bytes.size()) + " bytes",
+                                       .hint = "write it without .gz, and compress it with another program"});
   }
+  Bytes out(room);
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
   stream.next_out = reinterpret_cast<Bytef*>(out.data());

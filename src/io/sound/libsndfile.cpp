@@ -80,7 +80,9 @@ SndFile::SndFile(std::span<const std::byte> bytes, const std::string& where) : i
   SfInfo header = {};
   file_ = library().open(&calls, kSfRead, &header, input_.get());
   if (file_ == nullptr)
-    throw Error(ErrorKind::data, {.where = where, .what = std::string("libsndfile cannot read this sound: ") + library().error(nullptr)});
+    throw Error(ErrorKind::data, {.where = where,
+                                  .what = std::string("libsndfile cannot read this sound: ") + library().error(nullptr),
+                                  .hint = "delete the file or replace it"});
   info_ = {.rate = header.rate, .channels = header.channels, .frames = header.frames};
 }
 

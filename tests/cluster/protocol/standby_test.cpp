@@ -161,6 +161,43 @@ TEST_F(StandbyTest, TakesOverWithHalfOfTheWorkersAndNotWithLess) {
   ASSERT_EQ(all.memberships.size(), 1u);
 }
 
+// The coordinator that a standby has become, when fewer workers come to it than it needs.
+struct Alone : CoordinatorEvents {
+  void on_round(int64_t, uint64_t, int64_t, int, const Figures&, int64_t) override {}
+  void on_epoch(uint64_t) override {}
+  void on_evaluated(const std::string&, const std::vector<std::string>&) override {}
+  void on_image(uint64_t, int64_t, std::vector<std::byte>) override {}
+  void on_event(const Json&) override {}
+  void on_finished(int64_t) override {}
+  void on_reopened() override {}
+  void on_failed(const Error& e) override { error = e.what(); }
+  std::string error;
+};
+
+TEST(TakeOver, IsGivenUpWithoutEnoughWorkers) {
+  sim::Network network{1};
+  const int process = network.add_process(0, "coordinator:1");
+  const Json averaging = Json::parse(R"({"type": "allreduce"})", "test");
+  sim::Disk disk;
+  Alone alone;
+  Coordinator coordinator({.job_id = 7,
+                           .job = R"({"averaging": {"type": "allreduce"}})",
+                           .policy = read_policy(&averaging, "test"),
+                           .examples = 96,
+                           .planned = 96,
+                           .batch = 4,
+                           .takes_over = true,
+                           .is_standby = true,
+                           .take_over_ms = 3000},
+                          network.clock(process), network.rng(process), network.transport(process), disk, alone);
+  network.boot(process, &coordinator);
+  coordinator.start();
+  while (alone.error.empty() && network.now_ns() < 60'000'000'000 && network.step()) {}
+  EXPECT_NE(alone.error.find("standby: the standby could not take over: fewer than half of the workers came"), std::string::npos)
+      << alone.error;
+  EXPECT_NE(alone.error.find("the coordinator may be alive with the others"), std::string::npos) << alone.error;
+}
+
 TEST_F(StandbyTest, NeverTakesOverWithoutHavingHeardOfAMembership) {
   followed();
   kill_coordinator();

@@ -249,6 +249,18 @@ TEST_F(SteerTest, AnOptionHoldsForWorkersThatComeLater) {
   s->check_sound();
 }
 
+// Every worker that joins later is told all of it in one message.
+TEST_F(SteerTest, OnlySoMuchCanBeSet) {
+  start({});
+  const std::string schedule = R"("value": {"type": ")" + std::string(3000, 'x') + R"("}}})";
+  EXPECT_FALSE(say(R"({"set": {"option": "first", )" + schedule).is_null());
+  EXPECT_TRUE(say(R"({"set": {"option": "second", )" + schedule).is_null());
+  ASSERT_TRUE(refused.is_object());
+  EXPECT_NE(refused.find("what")->as_string().find("run.second: all that was set is too long to be told"), std::string::npos)
+      << refused.dump();
+  EXPECT_NE(refused.find("hint")->as_string().find("set fewer options"), std::string::npos) << refused.dump();
+}
+
 // Options, local steps and a pause: a standby is told, and its coordinator goes on with them.
 TEST_F(SteerTest, AStandbyIsToldAndItsCoordinatorHoldsIt) {
   start({.examples = 3840, .averaging = R"({"type": "periodic", "every": 2})", .example_ms = 2, .standby = "agent:1"});

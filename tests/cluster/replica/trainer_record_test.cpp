@@ -120,6 +120,9 @@ TEST(TrainerRecord, WhatIsNoneIsRefusedWithItsLine) {
   refused("\"steps\":2", "\"steps\":-1", 4);
   refused("\"self\":3", "\"self\":0", 6);
   refused("\"site\":\"a\"", "\"site\":7", 6);
+  const size_t members = good.find("\"of\":"), end = good.find("]", members);
+  EXPECT_NE(refusal(std::string(good).replace(members, end + 1 - members, "\"of\":[]")).find("'of' is no list of workers; expected 1 to "),
+            std::string::npos);
   refused("\"at\":1", "\"at\":-1", 7);
   refused("{\"dropped\":true}", "{\"dropped\":true,\"given_up\":true}", 11);
 }
@@ -134,6 +137,28 @@ TEST(TrainerRecord, WhatNoOtherRecordHasIsNamed) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("lacks what worker 2 gave to round 0"), std::string::npos) << error.what();
   }
+}
+
+// What one of them says of a round must be what it can have seen of it.
+TEST(TrainerRecord, RoundsThatCannotHaveBeenAreNamed) {
+  const Folder folder;
+  const TrainerLog log = read_trainer_log(written(folder), "r");
+  const auto said = [](std::vector<TrainerLog> logs) -> std::string {
+    try {
+      replay_workers(logs, {});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  constexpr size_t kStaged = 2, kExchanged = 4;
+  TrainerLog alone = log, silent = log, other = log;
+  alone.steps.erase(alone.steps.begin() + kExchanged);
+  EXPECT_EQ(said({alone}), "r: applies a round that it was not in: 0; the record, or the data of its job, was changed since");
+  silent.steps.erase(silent.steps.begin() + kStaged);
+  EXPECT_EQ(said({silent}), "r: applies a round to which it gave nothing: 0; the record, or the data of its job, was changed since");
+  other.where = "s", other.steps[kExchanged].members[0].examples = 8;
+  EXPECT_EQ(said({log, other}), "s: names others in round 0 than another log; the record, or the data of its job, was changed since");
 }
 
 }  // namespace

@@ -153,6 +153,10 @@ CASES += [
     script("a launcher whose channel is gone", "the launcher's PMI_FD", "Bad file descriptor", "the process between the launcher and this one closed it",
            environment={"PMI_RANK": "1", "PMI_SIZE": "2", "PMI_FD": "77"}),
     script("a rank that is no number", "environment variable PMI_RANK", "is no number of the expected kind", "0 to", environment={"PMI_RANK": "one"}),
+    script("a state that goes on, and steps of several sums", "trial.lua:3: network|trial.lua:2: network|network", "from batch to batch, and a step of several sums would carry it several times",
+           "expected one process", args=("train", "trial.lua", "--workers", "2"), loss='"cross_entropy"',
+           optimizer="pg.optimizer.lbfgs {}", network='pg.sequential { pg.embedding { 40, 4 }, pg.gru { 3, state = "carry" }, pg.conv1d { 40, kernel = 1 } }',
+           train='pg.data.text { "two.csv", context = 4, targets = "every", streams = 2 }', data=", batch = 2", more='averaging = "allreduce",'),
     script("a record of workers elsewhere", "--record", "needs the workers on this machine, where their records are written", "leave out --agents and --listen",
            args=("train", "trial.lua", "--agents", "127.0.0.1:1", "--secret", "good.key", "--record"), more="averaging = pg.averaging.streaming { every = 8 },"),
     # 60 examples, 6 rounds an epoch; from the fourth epoch on the steps are far too long, and clipped, so that all stays finite

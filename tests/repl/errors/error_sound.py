@@ -54,6 +54,8 @@ CASES += [job(cause, fix, place=place, network=NETWORK, train=f'pg.data.audio {{
           for transform, cause, fix, place in TRANSFORMS]
 CASES += [job(cause, fix, place=place, network=NETWORK, train=train) for train, cause, fix, place in OTHERS]
 CASES += [
+    script("a recording that is damaged", "sounds/yes/3.flac", "libsndfile cannot read this sound", "delete the file or replace it", network=NETWORK,
+           train='pg.data.audio { "sounds", files = "*.flac" }', after=(("-e", 'io.open("sounds/yes/3.flac", "wb"):write("fLaC" .. ("x"):rep(60))'),)),
     script("a recording for a model of arrays", "sounds/no/1.wav", "the model does not read recordings", "f32[2]", train=ARRAYS,
            args=("predict", "model", "sounds/no/1.wav"), after=(("train", "trial.lua", "--out", "model"),)),
     script("a table for a model of recordings", "two.csv", "the model takes recordings; got a table", "arrays (.npz)", network=NETWORK,

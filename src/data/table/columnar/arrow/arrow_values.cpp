@@ -253,8 +253,6 @@ void BatchReader::read_list(const ArrowField& field, int64_t rows, Column& colum
             end = fixed ? begin + field.width : whole_at(ends, width, true, r + 1);
     if (column.is_missing(r)) begin = end = 0;
     if (begin < 0 || end < begin || end > items.size()) damaged("the Arrow batch has a list that leads out of its elements");
-    if (column.items.size() + static_cast<size_t>(end - begin) > static_cast<size_t>(items.size()))
-      damaged("the Arrow batch has lists that overlap");
     for (int64_t i = begin; i < end; ++i) column.items.push_back(items.number(i));
     column.ends.push_back(column.items.size());
   }
