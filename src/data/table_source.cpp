@@ -6,6 +6,7 @@
 
 #include "src/core/warning.h"
 #include "src/data/arrays.h"
+#include "src/data/date_column.h"
 #include "src/io/csv.h"
 
 namespace perigee {
@@ -14,6 +15,7 @@ namespace {
 constexpr size_t kMaxCategories = 1000;
 constexpr int64_t kNumbersToAWord = 9;          // a column with so many numbers for each other text looks like one of numbers
 constexpr size_t kFewTableSourceIntegers = 50;  // a target with at most so many different integers is a class
+constexpr size_t kManyWords = 50;               // so many that are different, in most rows another one, are names and not categories
 constexpr int64_t kMaxElements = int64_t{1} << 34;
 
 // How one column becomes numbers.
@@ -23,6 +25,7 @@ struct TableSourceMeaning {
   bool category = false;
   std::vector<std::string> categories;  // sorted
   double mean = 0;                      // for missing numbers
+  std::optional<std::string> date;      // how its dates are written; none: it has none
   int64_t width() const { return category ? static_cast<int64_t>(categories.size()) : 1; }
 };
 
@@ -154,6 +157,7 @@ class TableReader {
       config_.fail("features", "leaves no column to learn from", table_.where + " with the columns " + table_.names_text(), "",
                    delimiter_of_line());
     categorical_ = columns_of("categorical");
+    dates_ = columns_of("dates");
     task_ = config_.choice("task", "auto", {"auto", "classify", "regress"});
   }
 
@@ -164,6 +168,7 @@ class TableReader {
     meaning.category = config.has("categories");
     meaning.categories = config.string_list("categories");
     meaning.mean = config.number("mean", 0);
+    if (config.has("date")) meaning.date = config.string("date");
     return meaning;
   }
 
@@ -262,6 +267,7 @@ class TableReader {
 
   // Numbers if every cell is one. Words are sorted, numbers that serve as categories by value.
   void infer(TableSourceMeaning& meaning, bool is_target) const {
+    if (std::find(dates_.begin(), dates_.end(), meaning.column) != dates_.end()) return infer_dates(meaning);
     double sum = 0, value = 0;
     int64_t count = 0, words = 0, first_word = -1;
     bool whole = true;
@@ -288,14 +294,69 @@ class TableReader {
     meaning.mean = count > 0 ? sum / static_cast<double>(count) : 0;
     if (!meaning.category) return;
     if (different.size() > kMaxCategories)
-      throw Error(ErrorKind::data,
-                  {.where = table_.where,
-                   .what = "column '" + meaning.name + "' has more than " + std::to_string(kMaxCategories) + " different values",
-                   .hint = "leave it out with 'drop', or see why it is not a number in every row"});
+      throw Error(
+          ErrorKind::data,
+          {.where = table_.where,
+           .what = "column '" + meaning.name + "' has more than " + std::to_string(kMaxCategories) + " different values",
+           .hint = are_dates(meaning) ? date_hint(meaning.name) : "leave it out with 'drop', or see why it is not a number in every row"});
+    if (!told && !is_target) warn_of_many_words(meaning, different.size());
     std::vector<std::pair<double, std::string>> sorted;
     for (const auto& [word, number] : different) sorted.emplace_back(numbers ? number : 0, word);
     std::sort(sorted.begin(), sorted.end());
     for (auto& [number, word] : sorted) meaning.categories.push_back(std::move(word));
+  }
+
+  bool are_dates(const TableSourceMeaning& meaning) const {
+    DateFormats formats;
+    return std::all_of(rows_.begin(), rows_.end(), [&](int64_t r) {
+      const std::string_view cell = table_.cell(r, meaning.column);
+      return is_missing(cell) || formats.take(cell);
+    });
+  }
+
+  // A table with steps comes here as records.
+  std::string date_hint(const std::string& name) const {
+    if (!table_.of_records) return "dates = { \"" + name + "\" } makes numbers of them, drop leaves them out";
+    return "a step makes numbers of them: steps = { { derive = { [\"" + name + "\"] = \"year(`" + name + "`)\" } } }";
+  }
+
+  // One feature for each date or name learns nothing of others, and a network knows the training rows by heart.
+  void warn_of_many_words(const TableSourceMeaning& meaning, size_t different) const {
+    if (different <= kManyWords || 2 * different <= rows_.size()) return;
+    const std::string column = table_.where + ": column '" + meaning.name + "' has ", count = std::to_string(different);
+    if (are_dates(meaning))
+      warn(column + "dates, and each of the " + count + " different ones becomes a feature of its own; " + date_hint(meaning.name));
+    else
+      warn(column + count + " different texts in " + std::to_string(rows_.size()) +
+           " rows, and each becomes a feature of its own; drop = { \"" + meaning.name +
+           "\" } leaves it out, categorical says that it is meant");
+  }
+
+  void infer_dates(TableSourceMeaning& meaning) const {
+    DateFormats formats;
+    for (const int64_t r : rows_) {
+      const std::string_view cell = table_.cell(r, meaning.column);
+      if (!is_missing(cell) && !formats.take(cell))
+        no_date(r, meaning, "a date, written as the rows above, such as 2023-05-09 or 09.05.2023");
+    }
+    if (formats.ambiguous())
+      throw Error(ErrorKind::data, {.where = table_.where + ": column '" + meaning.name + "'",
+                                    .what = "what is the day of its dates, and what is the month, cannot be told",
+                                    .got = "'" + std::string(table_.cell(rows_[0], meaning.column)).substr(0, 40) + "'",
+                                    .hint = "write them as 2023-05-09"});
+    meaning.date = formats.left()[0];
+    double sum = 0;
+    int64_t count = 0;
+    for (const int64_t r : rows_)
+      if (const auto year = year_of_date(table_.cell(r, meaning.column), *meaning.date)) sum += *year, ++count;
+    meaning.mean = count > 0 ? sum / static_cast<double>(count) : 0;
+  }
+
+  [[noreturn]] void no_date(int64_t row, const TableSourceMeaning& meaning, std::string expected) const {
+    throw Error(ErrorKind::data, {.where = at(row, meaning.column),
+                                  .what = "this is no date",
+                                  .got = "'" + std::string(table_.cell(row, meaning.column)).substr(0, 40) + "'",
+                                  .expected = std::move(expected)});
   }
 
   // Numbers with decimal commas would be categories, each different number one of them.
@@ -344,6 +405,7 @@ class TableReader {
       json.set("categories", std::move(list));
     } else {
       json.set("mean", meaning.mean);
+      if (meaning.date) json.set("date", *meaning.date);
     }
     return json;
   }
@@ -370,6 +432,11 @@ class TableReader {
     const std::string_view cell = table_.cell(row, meaning.column);
     double value = 0;
     if (is_missing(cell)) return meaning.mean;
+    if (meaning.date) {
+      const auto year = year_of_date(cell, *meaning.date);
+      if (!year) no_date(row, meaning, "a date as in the training data: " + example_of_date(*meaning.date));
+      return *year;
+    }
     if (!csv_number(cell, value))
       throw Error(ErrorKind::data,
                   {.where = at(row, meaning.column),
@@ -443,7 +510,7 @@ class TableReader {
   std::string policy_, task_ = "auto";
   std::vector<TableSourceMeaning> features_;
   TableSourceMeaning target_, weight_;
-  std::vector<int64_t> categorical_;
+  std::vector<int64_t> categorical_, dates_;
   std::vector<int64_t> rows_;     // those that are used
   int64_t without_target_ = 0;    // rows that are not, for that reason
   std::vector<Unknown> unknown_;  // of each feature

@@ -25,6 +25,7 @@ constexpr Option kCsvOptions[] = {
     {"features", "list of columns", "all others", "what it is foretold from"},
     {"drop", "list of columns", "[]", "columns that are left out"},
     {"categorical", "list of columns", "[]", "columns of numbers that are names"},
+    {"dates", "list of columns", "[]", "columns of dates, which become years: 2023.5 is the middle of 2023"},
     {"header", "boolean", "found out", "the first line names the columns"},
     {"delimiter", "string", ",", "the character between two fields"},
     {"encoding", "name", kEncodingFallback, kEncodingDoc},
@@ -41,6 +42,7 @@ const SourceDef source_csv{
     .type = "csv",
     .doc =
         "A table 'file' (also .gz). Options: target (the last column; a name or number; false: none), weight, features, drop, categorical, "
+        "dates, "
         "header (found out), delimiter (','), encoding, decimal ('.'), missing ('error', 'mean' or 'skip'), missing_values, task ('auto', "
         "'classify' "
         "or 'regress')",

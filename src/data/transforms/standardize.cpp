@@ -37,10 +37,11 @@ constexpr Option kStandardizeOptions[] = {
 }  // namespace
 
 extern const TransformDef transform_standardize;
-const TransformDef transform_standardize{
-    .type = "standardize",
-    .doc = "Mean 0, deviation 1, as measured on the training part. Options: over ('element', 'channel' or 'all')",
-    .schema = {.options = kStandardizeOptions, .common = &common_transform_schema},
-    .open = open_standardize};
+const TransformDef transform_standardize{.type = "standardize",
+                                         .doc =
+                                             "Mean 0, deviation 1, as measured on the training part. Where the target is standardized "
+                                             "(field = \"y\"), so is what is foretold. Options: over ('element', 'channel' or 'all')",
+                                         .schema = {.options = kStandardizeOptions, .common = &common_transform_schema},
+                                         .open = open_standardize};
 
 }  // namespace perigee
