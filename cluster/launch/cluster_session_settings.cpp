@@ -11,6 +11,11 @@ void ClusterSession::add_settings(CoordinatorOptions* options) const {
     const RunSettings before = settings_of(job_.job, settings);
     const std::string name = before.resolve(option);
     const std::string& where = job_.job.where();
+    if (name.starts_with("loss.") || name.starts_with("terms.")) {
+      before.with(name, value);
+      Schedule(value, where + ": " + name);
+      return name;
+    }
     Optimizer(optimizer_options(job_.job.json()), {}, where).change(optimizer_options(before.with(name, value)), where);
     return name;
   };

@@ -22,7 +22,9 @@ void TrainerReplica::take_options() {
   }
   Trainer& trainer = trainer_->trainer();
   const Json set = settings.empty() ? Json::object() : Json::parse(settings, "settings");
-  trainer.change_optimizer(settings_of(trainer.job(), set).changed());
+  const RunSettings settings_now = settings_of(trainer.job(), set);
+  trainer.change_optimizer(settings_now.changed());
+  trainer.change_factors(settings_now.changed_terms());
 }
 
 }  // namespace perigee

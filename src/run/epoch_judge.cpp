@@ -32,11 +32,11 @@ std::vector<std::string> figures_on(const Job& job, const std::string& part, con
   return figures_of(metrics ? *metrics : Json(), task, job.where());
 }
 
-// "auc" for "roc.auc"; a near name; an evaluation that would give the figure.
+// "roc.auc" for "auc", and the other way round; a near name; an evaluation that would give the figure.
 std::string figure_hint(const std::string& part, const std::string& figure, const std::vector<std::string>& known,
                         const EvaluationTask& task) {
   for (const std::string& name : known)
-    if (name.ends_with("." + figure)) return "did you mean '" + part + "." + name + "'?";
+    if (name.ends_with("." + figure) || figure.ends_with("." + name)) return "did you mean '" + part + "." + name + "'?";
   std::vector<std::string> near;
   for (const std::string& name : known)
     if (!nearest_hint(figure, {name}).empty()) near.push_back(part + "." + name);

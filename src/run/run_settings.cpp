@@ -4,15 +4,20 @@
 #include <cstring>
 
 #include "src/job/job_schema.h"
+#include "src/nn/describe.h"
+#include "src/nn/layer.h"
 #include "src/optim/clip.h"
 #include "src/optim/optimizer.h"
 #include "src/optim/regularizer.h"
+#include "src/train/loss_factors.h"
 
 namespace perigee {
 namespace {
 
 constexpr const char* kSections[] = {"optimizer", "clip", "regularization", "early_stopping", "checkpoint", "data"};
 constexpr const char* kOfSeveral[] = {"optimizer", "clip", "regularization"};
+constexpr const char* kTermSections[] = {"loss", "terms"};
+constexpr Option kTermWeight = {"weight", "number or schedule", "as in the job", "factor of this term of the loss", {0, 1e9}};
 
 // Numbers of the top level.
 constexpr const char* kTop[] = {"epochs", "steps"};
@@ -33,7 +38,10 @@ constexpr Reason kReasons[] = {
     {"network", "is compiled into the steps, and the parameters are laid out by it", kAnew},
     {"inputs", "is compiled into the steps", kAnew},
     {"target", "is compiled into the steps", kAnew},
-    {"loss", "is compiled into the steps, with its weights and its label smoothing", kResume},
+    {"loss", "is compiled into the steps; what can change is a weight that is a schedule in the job, such as weight = pg.fixed { 1 }",
+     kResume},
+    {"terms", "has none of this name; what can change is a factor that is a schedule in the job, such as pg.vae { kl = pg.fixed { 1 } }",
+     kResume},
     {"loss_scale", "moves by itself, and is part of the steps otherwise", kResume},
     {"precision", "is compiled into the steps", kResume},
     {"recompute", "is compiled into the steps", kResume},
@@ -158,17 +166,20 @@ std::string RunSettings::resolve(const std::string& option) const {
   std::string name = option == "lr" ? "optimizer.lr" : option == "batch" ? "data.batch" : option;
   const std::string section = section_of(name);
   if (section == "clip" && key_of(name) == type_of(job.find("clip"))) name = "clip.threshold";
-  const bool ours = !several_ || is_in(section, kOfSeveral);
-  if (ours && option_of(job, name)) return name;
+  const bool ours = !several_ || is_in(section, kOfSeveral) || is_in(section, kTermSections);
+  if (ours && option_named(name)) return name;
   const std::string where = "run." + option;
   if (const std::string hint = missing_section(job, section); !hint.empty())
     throw Error(ErrorKind::usage, {.where = where, .what = "the job has no " + section, .hint = hint});
-  const std::vector<std::string> known = names_of(job, several_);
+  const std::vector<std::string> known = names();
   if (!ours && option_of(job, name))
-    throw Error(ErrorKind::usage, {.where = where,
-                                   .what = "cannot change in a run of several workers",
-                                   .expected = "an option of optimizer, clip or regularization, or averaging.every"});
-  const bool top = section.empty() ? job_schema.find(name) != nullptr : job_schema.find(section) != nullptr && reason_of(name) != nullptr;
+    throw Error(
+        ErrorKind::usage,
+        {.where = where,
+         .what = "cannot change in a run of several workers",
+         .expected = "an option of optimizer, clip or regularization, a weight of the loss that is a schedule, or averaging.every"});
+  const bool of_section = job_schema.find(section) != nullptr && reason_of(name) != nullptr;
+  const bool top = section == "terms" || (section.empty() ? job_schema.find(name) != nullptr : of_section);
   if (const Reason* reason = reason_of(name); reason && top)
     throw Error(
         ErrorKind::usage,
@@ -181,32 +192,60 @@ std::string RunSettings::resolve(const std::string& option) const {
 
 Json RunSettings::changed() const {
   Json job = job_.json();
-  for (const Change& change : changes_) put(job, change.option, change.value);
+  for (const Change& change : changes_)
+    if (!term(change.option)) put(job, change.option, change.value);
   return job;
 }
 
+Json RunSettings::changed_terms() const {
+  Json found = Json::object();
+  for (const Change& change : changes_)
+    if (term(change.option)) found.set(change.option, change.value);
+  return found;
+}
+
+const RunSettings::Term* RunSettings::term(const std::string& option) const {
+  for (const Term& each : terms_)
+    if (each.option == option) return &each;
+  return nullptr;
+}
+
+const Option* RunSettings::option_named(const std::string& name) const { return term(name) ? &kTermWeight : option_of(job_.json(), name); }
+
+const Json* RunSettings::value_before(const std::string& name) const {
+  const Term* found = term(name);
+  return found ? &found->schedule : value_at(job_.json(), name);
+}
+
+std::vector<std::string> RunSettings::names() const {
+  std::vector<std::string> all = names_of(job_.json(), several_);
+  for (const Term& each : terms_) all.push_back(each.option);
+  return all;
+}
+
 Json RunSettings::with(const std::string& resolved, const Json& value) const {
-  if (const Option* option = option_of(job_.json(), resolved); option && !value.is_null())
+  if (const Option* option = option_named(resolved); option && !value.is_null())
     check_option(value, *option, "run." + resolved, ErrorKind::usage);
   Json job = changed();
-  put(job, resolved, value);
+  if (!term(resolved)) put(job, resolved, value);
   return job;
 }
 
 void RunSettings::keep(const std::string& resolved, const Json& value) {
   for (Change& change : changes_)
     if (change.option == resolved) return void(change.value = value);
-  const Json* before = value_at(job_.json(), resolved);
+  const Json* before = value_before(resolved);
   changes_.push_back({resolved, value, before ? *before : Json()});
 }
 
 Json RunSettings::list() const {
-  const Json now = changed();
+  const Json now = changed(), terms = changed_terms();
   Json list = Json::object();
-  for (const std::string& name : names_of(job_.json(), several_)) {
-    const Option& option = *option_of(job_.json(), name);
+  for (const std::string& name : names()) {
+    const Option& option = *option_named(name);
     Json entry = Json(Json::Object{{"type", type_text(option)}, {"doc", option.doc}});
-    const Json* value = value_at(now, name);
+    const Json* value = term(name) ? terms.find(name) : value_at(now, name);
+    if (!value && term(name)) value = value_before(name);
     if (!value || value->is_null()) entry.set("value", fallback_value(option));
     else entry.set("value", *value);
     if (option.fallback) entry.set("fallback", option.fallback);
@@ -228,16 +267,43 @@ std::vector<RunSettings::Change> RunSettings::changes_of(const Json& state) cons
   if (!state.is_array()) return found;
   for (const Json& item : state.as_array()) {
     const Json *option = item.find("option"), *value = item.find("value"), *before = item.find("before");
-    if (!option || !option->is_string() || !value || !option_of(job_.json(), option->as_string())) continue;
-    const Json* now = value_at(job_.json(), option->as_string());
+    if (!option || !option->is_string() || !value || !option_named(option->as_string())) continue;
+    const Json* now = value_before(option->as_string());
     const Json own = now ? *now : Json();
     if (own == (before ? *before : Json())) found.push_back({option->as_string(), *value, own});
   }
   return found;
 }
 
+std::vector<RunSettings::Term> terms_of(const Model& model) {
+  std::vector<RunSettings::Term> terms;
+  for (const LossFactor& factor : model.factors()) terms.push_back({option_of_factor(factor), factor.schedule});
+  return terms;
+}
+
+// The layers of a job whose network nobody builds, by their own options; those inside of other layers are not among them.
+std::vector<RunSettings::Term> terms_of(const Job& job) {
+  std::vector<RunSettings::Term> terms;
+  const Json *loss = job.json().find("loss"), *network = job.json().find("network");
+  if (loss && loss->is_object() && !loss->find("type"))
+    for (const auto& [name, head] : loss->as_object())
+      if (const Json* weight = head.find("weight"); weight && weight->is_object()) terms.push_back({"loss." + name + ".weight", *weight});
+  if (!network) return terms;
+  std::vector<LayerText> layers;
+  if (is_graph(*network)) {
+    for (NodeText& node : read_graph(*network, job.where(), "").nodes) layers.push_back(std::move(node.layer));
+  } else {
+    layers = read_sequence(*network, job.where(), "");
+  }
+  for (const LayerText& layer : layers)
+    for (const Option* option : layer.def->schema.all())
+      if (const Json* value = layer.json.find(option->name); value && value->is_object() && option->type == kTermWeight.type)
+        terms.push_back({"terms." + layer.name + "." + option->name, *value});
+  return terms;
+}
+
 RunSettings settings_of(const Job& job, const Json& set) {
-  RunSettings settings(job, true);
+  RunSettings settings(job, terms_of(job), true);
   for (const auto& [option, value] : set.as_object()) settings.keep(option, value);
   return settings;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/job/job.h"
+#include "src/model/model.h"
 
 namespace perigee {
 
@@ -17,8 +18,15 @@ class RunSettings {
     Json before;  // in the job itself; null: it is not there
   };
 
-  // Several processes change what the optimiser goes by, and nothing else.
-  explicit RunSettings(Job job, bool several = false) : job_(std::move(job)), several_(several) {}
+  // A weight in the loss that is a schedule in the job, as option_of_factor() (loss_factors.h) calls it.
+  struct Term {
+    std::string option;
+    Json schedule;
+  };
+
+  // Several processes change what the optimiser goes by and the weights in the loss, and nothing else.
+  explicit RunSettings(Job job, std::vector<Term> terms = {}, bool several = false)
+      : job_(std::move(job)), terms_(std::move(terms)), several_(several) {}
 
   // The full name: "lr" is "optimizer.lr", "batch" is "data.batch", "clip.norm" is the threshold of a clip of that type. Error(usage) that says
   // why an option cannot change, and what to do, or which name is near.
@@ -26,6 +34,7 @@ class RunSettings {
   // The job with all changes, and with one more. Error(model) when the value is none of the option's.
   Json with(const std::string& resolved, const Json& value) const;
   Json changed() const;
+  Json changed_terms() const;  // {"loss.digit.weight": 0.5}: those that were changed; they are not in changed()
   void keep(const std::string& resolved, const Json& value);
 
   // {"optimizer.lr": {"value", "type", "fallback", "doc"}, ...}: what can change, as it is now.
@@ -36,12 +45,20 @@ class RunSettings {
   std::vector<Change> changes_of(const Json& state) const;
 
  private:
+  const Term* term(const std::string& option) const;
+  const Option* option_named(const std::string& name) const;
+  const Json* value_before(const std::string& name) const;
+  std::vector<std::string> names() const;
+
   Job job_;
+  std::vector<Term> terms_;
   bool several_;
   std::vector<Change> changes_;
 };
 
 // Those of one of several workers, with {"optimizer.lr": 0.01} set.
 RunSettings settings_of(const Job& job, const Json& set);
+
+std::vector<RunSettings::Term> terms_of(const Model& model);
 
 }  // namespace perigee

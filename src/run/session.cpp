@@ -50,6 +50,18 @@ void warn_of_no_rest(const Trainer& trainer, const std::string& resumed_from) {
        std::to_string(made) + (made == 1 ? " epoch" : " epochs") + "; it trains on with --epochs " + std::to_string(2 * made));
 }
 
+// The loss of a network that knows its training data by heart looks good; that of others does not say what is good.
+void warn_of_useless_model(const Json& test, int64_t epochs) {
+  constexpr int64_t kTrained = 10;
+  const Json* r2 = test.find("r2");
+  if (epochs < kTrained || !r2 || !r2->is_number() || r2->as_number() >= 0) return;
+  char number[32];
+  std::snprintf(number, sizeof number, "%.3g", r2->as_number());
+  warn("on the test data the model is worse than their mean would be (r2 " + std::string(number) +
+       "): look for features of many different texts, standardize the others, or stop earlier: early_stopping = { metric = "
+       "\"validation.loss\", patience = 10 }");
+}
+
 // The part of the data that the page shows.
 std::string shown_part(const Trainer& trainer) { return trainer.has_part("test") ? "test" : "validation"; }
 
@@ -294,6 +306,10 @@ void Session::apply_option(const std::string& resolved, const Json& value) {
     trainer_->change_batch(value.is_int() ? value.as_int() : 32);
   } else if (resolved == "epochs" || resolved == "steps") {
     trainer_->change_length(job);
+  } else if (section == "loss" || section == "terms") {
+    Json terms = settings_.changed_terms();
+    terms.set(resolved, value);
+    trainer_->change_factors(terms);
   } else {
     trainer_->change_optimizer(job);
   }
@@ -363,6 +379,7 @@ std::optional<Error> Session::finish_model(Json& event) {
   if (!test.is_null()) {
     event.set("test", scalar_figures(test));
     if (const Json* data = test.find("data")) event.set("test_data", *data);
+    warn_of_useless_model(test, static_cast<int64_t>(trainer_->position().epoch));
     if (folder) folder->report(test);
   }
   if (!failure) finish_details();

@@ -12,6 +12,9 @@
 
 namespace perigee {
 
+// What a factor is called where it is set while a run trains: "loss.digit.weight" of a loss of several, "terms.vae1.kl" of a layer's term.
+std::string option_of_factor(const LossFactor& factor);
+
 class LossFactors {
  public:
   LossFactors() = default;
@@ -24,10 +27,14 @@ class LossFactors {
   double now(size_t i) const { return all_[i].now; }
   // For a batch of so many examples. Below 0 they count as 0.
   void set(const StepProgress& now, int64_t examples);
+  // By option_of_factor(): numbers and schedules that stand for the job's from the next step on; what `given` lacks is as in the job again.
+  // Error(model), and nothing has changed.
+  void change(const Json& given);
 
  private:
   struct Each {
     std::string input;
+    LossFactor own;  // as the job has it
     Schedule schedule;
     double now;
     std::vector<std::byte> values;

@@ -204,6 +204,8 @@ void Trainer::change_optimizer(const Json& job) {
   t_.optimizer->change(options, t_.job.where());
 }
 
+void Trainer::change_factors(const Json& given) { t_.factors.change(given); }
+
 void Trainer::change_batch(int64_t batch) {
   if (streams_of(*t_.source) > 0 && batch != t_.at_once)
     throw Error(ErrorKind::usage, {.where = t_.job.where() + ": data: batch",

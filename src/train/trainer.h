@@ -203,6 +203,7 @@ class Trainer {
   // Changes while the run trains, from the next step on; the job stays what it was. Nothing has changed after an Error.
   // By the numbers of "optimizer", "regularization" and "clip" in `job`, which is this one with other numbers. Error(model).
   void change_optimizer(const Json& job);
+  void change_factors(const Json& given);  // as LossFactors::change(); not of objectives that take turns
   // Examples of a step. Error(usage) where steps are laid out for one size.
   void change_batch(int64_t batch);
   // By the "epochs" and "steps" of `job`. Error(model).

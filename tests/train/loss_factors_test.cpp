@@ -6,7 +6,9 @@
 
 #include "src/core/error.h"
 #include "src/model/evaluator.h"
+#include "src/run/run_settings.h"
 #include "src/train/line_steps.h"
+#include "src/train/loss_factors.h"
 #include "tests/train/networks.h"
 
 namespace perigee {
@@ -149,6 +151,29 @@ TEST(LossFactors, GoOnWhereARunStopped) {
     second.restore(first.position(), {}, second.sub_batch());
     for (int i = 5; i < kSteps; ++i) second.step();
     EXPECT_EQ(numbers_of(second), whole) << text(kLinear);
+  }
+}
+
+TEST(LossFactors, WhatIsSetStandsForTheJobsUntilItIsTakenBack) {
+  for (const Text text : kTexts) {
+    Trainer changed(job_of(text(kRamp)), {.threads = 1, .measure = false});
+    ASSERT_EQ(changed.model().factors().size(), 1u);
+    const std::string option = option_of_factor(changed.model().factors()[0]);
+    EXPECT_NO_THROW(settings_of(changed.job(), Json::object()).resolve(option)) << "as a cluster finds it, without a model";
+    const std::string given[] = {"", "0.4", kLinear, "null"};
+    for (int step = 0; step < 4; ++step) {
+      const Json value = Json::parse(given[step].empty() ? "null" : given[step], "value");
+      if (!given[step].empty()) changed.change_factors(Json(Json::Object{{option, value}}));
+      const Schedule weight(value.is_null() ? Json::parse(kRamp, "schedule") : value, "schedule");
+      const double now = weight.at(changed.step_progress());
+      const std::string what = text(Json(now).dump()) + ", step " + std::to_string(step);
+      Trainer fixed(job_of(text(Json(now).dump())), {.threads = 1, .measure = false});
+      continue_from(changed, &fixed);
+      const Batch batch = changed.next_batch();
+      EXPECT_NEAR(changed.step(batch).loss, fixed.step(batch).loss, 1e-12) << what;
+      expect_near(numbers_of(changed), numbers_of(fixed), what);
+    }
+    EXPECT_THROW(changed.change_factors(Json(Json::Object{{option, Json("fast")}})), Error);
   }
 }
 

@@ -110,6 +110,46 @@ std::vector<float> trained(const Job& job) {
   return trained(job, nothing);
 }
 
+// Two weights that are schedules, of a head and of a layer.
+const char* const kRise = R"({"type": "ramp", "schedule": 1, "length": 4, "by": "step"})";
+
+Job job_of_terms(const std::string& weight) {
+  const std::string text = R"({"name": "terms", "seed": 3, "target": "x", "epochs": 2, "optimizer": {"type": "sgd", "lr": 0.1},
+      "network": {"type": "graph", "inputs": ["x"], "outputs": ["one", "two"], "nodes": [
+        {"name": "flat", "layer": "flatten", "inputs": ["x"]},
+        {"name": "code", "layer": {"type": "dense", "out": 6, "activation": "sigmoid"}, "inputs": ["flat"]},
+        {"name": "thin", "layer": {"type": "sparsity", "target": 0.1, "weight": )" +
+                           weight + R"(}, "inputs": ["code"]},
+        {"name": "one", "layer": {"type": "dense", "out": 10}, "inputs": ["thin"]},
+        {"name": "two", "layer": {"type": "dense", "out": 10}, "inputs": ["code"]}]},
+      "loss": {"one": {"type": "cross_entropy", "target": "y"}, "two": {"type": "cross_entropy", "target": "y", "weight": )" +
+                           weight + R"(}},
+      "data": {"train": {"type": "digits", "endless": false, "size": 320}, "batch": 16}})";
+  return Job(Json::parse(text, "test"), "test");
+}
+
+TEST(RunSettings, WeightsInTheLossThatAreSchedulesCanChange) {
+  const Job job = job_of_terms(kRise);
+  RunSettings settings = settings_of(job, Json::object());
+  for (const char* option : {"loss.two.weight", "terms.thin.weight"}) {
+    EXPECT_EQ(settings.resolve(option), option);
+    EXPECT_NO_THROW(settings.with(option, Json::parse(kRise, "value")));
+    EXPECT_THROW(settings.with(option, Json(-1)), Error);
+    EXPECT_THROW(settings.with(option, Json("much")), Error);
+    settings.keep(option, Json(0.25));
+    EXPECT_EQ(settings.list().find(option)->find("value")->as_number(), 0.25);
+    const std::vector<float> unchanged = trained(job);
+    SetAt hook(5, {{option, Json(0.25)}});
+    EXPECT_NE(trained(job, hook), unchanged) << option;
+  }
+  EXPECT_EQ(settings.changed(), job.json());
+  EXPECT_EQ(settings.changed_terms().as_object().size(), 2u);
+  EXPECT_EQ(settings_of(job, Json::object()).changes_of(settings.state()).size(), 2u);
+  EXPECT_TRUE(settings_of(job_of_terms("0.5"), Json::object()).changes_of(settings.state()).empty());
+  EXPECT_NE(refused(job_of_terms("0.5"), "loss.two.weight").find("weight = pg.fixed { 1 }"), std::string::npos);
+  EXPECT_NE(refused(job_of_terms("0.5"), "terms.thin.weight").find("a factor that is a schedule in the job"), std::string::npos);
+}
+
 // A change after the first step of a run whose first step does not depend on it: the numbers of a run that began with it.
 TEST(RunSettings, NumbersAreThoseOfARunThatBeganWithThem) {
   struct Row {

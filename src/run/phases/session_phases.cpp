@@ -22,7 +22,7 @@ void Session::enter_phase(const PhasePlace& place) {
   try {
     const Job job = current_job();
     trainer_ = make_trainer(job);
-    settings_ = RunSettings(job);
+    settings_ = RunSettings(job, trainer_->turns() ? std::vector<RunSettings::Term>() : terms_of(trainer_->shape()));
   } catch (const Error& error) {
     throw job_.placed(error);
   }
