@@ -7,6 +7,7 @@
 
 #include "lua/bindings.h"
 #include "lua/modules.h"
+#include "lua/syntax_hint.h"
 #include "src/core/small_blocks.h"
 
 namespace perigee {
@@ -202,13 +203,27 @@ void LuaState::load(std::string_view text, const std::string& name) {
   std::string source(text);
   if (source.starts_with("\xEF\xBB\xBF")) source.erase(0, 3);
   if (source.starts_with("#")) source.insert(0, "--");  // "#!/usr/bin/env perigee"
-  if (const int status = luaL_loadbufferx(raw(), source.data(), source.size(), ("@" + name).c_str(), "t")) rethrow(status);
+  if (const int status = luaL_loadbufferx(raw(), source.data(), source.size(), ("@" + name).c_str(), "t")) refuse(status, source);
   // Kept for where.lua, which looks up the line of `return pg.experiment { ... }`: a tail call leaves no frame to ask.
   lua_pushlstring(raw(), name.data(), name.size());
   lua_setfield(raw(), LUA_REGISTRYINDEX, kScriptName);
   lua_pushlstring(raw(), source.data(), source.size());
   lua_setfield(raw(), LUA_REGISTRYINDEX, kScriptText);
   luaJIT_setmode(raw(), -1, LUAJIT_MODE_ALLFUNC | LUAJIT_MODE_OFF);
+}
+
+// A text that is no Lua.
+void LuaState::refuse(int status, std::string_view source) {
+  try {
+    rethrow(status);
+  } catch (const Error& error) {
+    Error::Parts parts = error.parts();
+    const size_t colon = parts.where.rfind(':');
+    long lines = colon == std::string::npos ? 0 : std::strtol(parts.where.c_str() + colon + 1, nullptr, 10);
+    for (; lines > 1 && source.find('\n') != source.npos; --lines) source.remove_prefix(source.find('\n') + 1);
+    if (parts.hint.empty()) parts.hint = syntax_hint(source.substr(0, source.find('\n')), parts.what);
+    throw Error(error.kind(), std::move(parts));
+  }
 }
 
 void LuaState::call(int arguments, int results) {
@@ -260,8 +275,8 @@ void LuaState::rethrow(int status) {
     lua_pop(raw(), 1);
   }
   const bool without_module = text.find("global 'pg' (a nil value)") != std::string::npos;
-  throw Error(of_data ? ErrorKind::data : ErrorKind::model,
-              {where, text, "", "", without_module ? "begin the script with: local pg = require \"perigee\"" : ""});
+  std::string hint = without_module ? "begin the script with: local pg = require \"perigee\"" : foreign_name_hint(text);
+  throw Error(of_data ? ErrorKind::data : ErrorKind::model, {where, std::move(text), "", "", std::move(hint)});
 }
 
 }  // namespace perigee

@@ -65,6 +65,7 @@ class LuaState {
   struct Frames;
   static int note_frames(lua_State* L);
   [[noreturn]] void rethrow(int status);
+  [[noreturn]] void refuse(int status, std::string_view source);
 
   std::unique_ptr<LuaOptions> options_;
   std::shared_ptr<Memory> memory_;  // outlives the state

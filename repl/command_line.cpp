@@ -15,6 +15,7 @@
 #include "src/core/elsewhere.h"
 #include "src/core/error.h"
 #include "src/device/gpu.h"
+#include "src/io/file.h"
 #include "src/job/job_schema.h"
 
 namespace perigee {
@@ -44,6 +45,22 @@ std::string other_command(const std::string& word) {
       {"inspect", "describe"}, {"console", "repl"},  {"shell", "repl"}};
   for (const auto& [other, ours] : kOthers)
     if (word == other) return "did you mean '" + std::string(ours) + "'?";
+  constexpr std::string_view kModel =
+      "a trained model is RUN/model.safetensors; programs in C and C++ use it by libperigee (src/api/README.md)";
+  constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
+      {"export", kModel},
+      {"convert", kModel},
+      {"serve", kModel},
+      {"plot", "`perigee report RUN` draws its curves on a page, run:plot \"loss\" at the prompt"},
+      {"ls", "runs are folders in runs/; `perigee report RUN RUN` compares them"},
+      {"list", "runs are folders in runs/; `perigee report RUN RUN` compares them"},
+      {"resume", "`perigee train --resume RUN` goes on with a run"},
+      {"new", "a script says what is trained; `perigee help train` and models/README.md show one"},
+      {"init", "a script says what is trained; `perigee help train` and models/README.md show one"}};
+  for (const auto& [other, said] : kElsewhere)
+    if (word == other) return std::string(said);
+  if (file_exists(word + "/model.safetensors"))
+    return "a run is looked at by `perigee report " + word + "` and `perigee eval " + word + "`";
   for (const char* end : {".lua", ".json", ".yaml", ".yml"})
     if (word.ends_with(end)) return "did you mean `perigee train " + word + "`?";
   if (word.ends_with(".csv"))
@@ -67,7 +84,9 @@ std::string other_name(const std::string& word, const std::vector<std::string>& 
   const auto has = [&](const char* name) { return std::find(known.begin(), known.end(), name) != known.end(); };
   const std::string setting = word.starts_with("--") && has("--set") ? setting_meant_by(word.substr(2)) : "";
   if (!setting.empty()) return "did you mean '--set " + setting + "='?";
-  if (word.starts_with("--output") && has("--out")) return "did you mean '--out'?";
+  if ((word.starts_with("--output") || word == "-o") && has("--out")) return "did you mean '--out'?";
+  if ((word == "--csv" || word == "--jsonl" || word == "--npy") && has("--out"))
+    return "--out results." + word.substr(2) + " writes such a file";
   return word.starts_with("--") ? option_elsewhere(word, known) : "";
 }
 
@@ -107,7 +126,10 @@ std::string what_is_missing(const CLI::App& command, const std::string& text) {
   if (end == text.npos) return text;
   for (const CLI::Option* option : command.get_options())
     if (option->get_name(true) == text.substr(0, end) || option->get_name() == text.substr(0, end))
-      return "`perigee " + command.get_name() + "` needs " + (option->get_positional() ? "an argument more: " : "an option: ") +
+      return (option->get_name() == "files" && input_is_given()
+                  ? "what is piped in is read where the file is called -: perigee " + command.get_name() + " MODEL -; "
+                  : std::string()) +
+             "`perigee " + command.get_name() + "` needs " + (option->get_positional() ? "an argument more: " : "an option: ") +
              text.substr(0, end) + ", " + option->get_description();
   return text;
 }

@@ -97,11 +97,15 @@ data.constructors = where.namespace("data source", constructors)
 ---@param transforms table a transform, or a list of them, applied in order to each example as it is read
 ---@return perigee.Source
 function Source:map(transforms)
-  if type(transforms) ~= "table" then where.fail("map takes a list of transforms; got " .. where.describe(transforms)) end
+  if type(transforms) ~= "table" then
+    where.fail("map takes a list of transforms; got " .. where.describe(transforms) .. "; source:map { pg.transform.flip {} }")
+  end
   if transforms.type then transforms = { transforms } end
   for index, each in ipairs(transforms) do
     if type(each) == "function" then
       where.fail(("map: transform %d is a function; call it, as in pg.transform.flip {}"):format(index))
+    elseif type(each) == "string" then
+      where.fail(("map: transform %d is '%s'; a transform is made by its function: pg.transform.%s {}"):format(index, each, each))
     end
   end
   return source { type = "map", source = self, transforms = native.list(transforms) }

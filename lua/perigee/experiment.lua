@@ -15,6 +15,8 @@ local function check_parts(data, fail)
       fail(("data.%s is '%s'; expected a source of data, as pg.data.csv { \"%s\" }"):format(part, source, source))
     elseif type(source) == "function" then
       fail(("data.%s is a function; call it: %s = pg.data.csv { \"table.csv\" }"):format(part, part))
+    elseif type(source) == "number" then
+      fail(("data.%s is %s; a part of the data is a source, too: train, %s = source:split { 0.8, 0.2, seed = 1 }"):format(part, source, part))
     elseif type(source) == "table" and rawget(source, "type") == nil and (rawget(source, "train") or rawget(source, "test")) then
       fail(("data.%s is a table of parts; take one of them: %s = pg.data.digits {}.%s"):format(part, part, part))
     end
@@ -52,9 +54,21 @@ local function check_keys(section, given, fail)
   end
 end
 
+-- pg.adam and pg.loss.mse are functions that describe a rule, and pg.mse one of tensors: none of them is the user's own.
+local function refuse_ours(value, key, known, advice)
+  for name, make in pairs(known) do
+    if rawequal(make, value) or rawequal(rawget(require "perigee", name), value) then
+      where.fail(("%s: %s is a function of pg; %s"):format(key, name, advice:format(name)), where.position_of_result("pg.experiment", key))
+    end
+  end
+end
+
 -- A function as the loss, or as that of an output, becomes the data that a job stores.
 local function with_functions(loss)
-  if type(loss) == "function" then return trace.loss(loss) end
+  if type(loss) == "function" then
+    refuse_ours(loss, "loss", rules.losses, "a loss is called by its name: loss = %q")
+    return trace.loss(loss)
+  end
   if type(loss) ~= "table" or loss.type then return loss end
   local losses = {}
   for output, each in pairs(loss) do
@@ -116,6 +130,9 @@ local function stored(part)
   for key, value in pairs(part) do copy[key] = value end
   if copy.loss ~= nil then copy.loss = at_line_of("loss", with_functions, copy.loss) end
   if copy.metrics ~= nil then copy.metrics = at_line_of("metrics", figures, copy.metrics) end
+  if type(copy.optimizer) == "function" then
+    refuse_ours(copy.optimizer, "optimizer", rules.optimizers, "call it: optimizer = pg.%s { lr = 0.001 }")
+  end
   if type(copy.optimizer) == "table" and type(rawget(copy.optimizer, "update")) == "function" then
     copy.optimizer = rules.optimizers.rule(copy.optimizer)
   end
@@ -163,7 +180,8 @@ return function(description)
   end
   if job.network ~= nil then check_network(job.network, fail) end
   if type(job.data) ~= "table" or (job.data.train == nil and job.data.test == nil) then
-    fail("data is " .. where.describe(job.data) .. "; expected { train = ..., test = ..., batch = ... }", "data")
+    local source = type(job.data) == "userdata" and ": data = { train = source, batch = 32 }" or ""
+    fail("data is " .. where.describe(job.data) .. "; expected { train = ..., test = ..., batch = ... }" .. source, "data")
   end
   job["@"], job["@places"] = where.position_of_result "experiment", {}
   for key in pairs(description) do job["@places"][key] = where.position_of_result("experiment", key) end

@@ -421,6 +421,22 @@ local function value_text(name, value, width)
   return text .. show.wrap(("methods: %s; ?%s.%s says more"):format(table.concat(names, ", "), name, names[1]), width, 9) .. "\n"
 end
 
+local most_owners = 8
+
+-- What an option of that name means to those that have one: `?label_smoothing`.
+local function options_called(name, width)
+  local lines = {}
+  for _, entry in ipairs(entries) do
+    for _, option in ipairs(entry.path and entry.family ~= "op" and entry.options or {}) do
+      if option.name == name then lines[#lines + 1] = show.wrap(("option of %s: %s"):format(entry.path, help.note_of(option)), width, 4) end
+    end
+  end
+  if #lines == 0 then return nil end
+  local more = #lines - most_owners
+  if more > 0 then lines[most_owners + 1] = ("%d more have one"):format(more) end
+  return table.concat(lines, "\n", 1, math.min(#lines, most_owners + 1)) .. "\n"
+end
+
 ---The text that `?name` shows.
 ---@param name string
 ---@param width integer columns of the terminal
@@ -453,6 +469,7 @@ function help.text(name, width)
     texts[1] = value_text(name, value, width)
   end
   texts[#texts + 1] = key
+  if #texts == 0 then texts[1] = not name:find "[.:]" and options_called(name, width) or nil end
   if #texts == 0 then fail(name) end
   return table.concat(texts, "\n")
 end

@@ -155,7 +155,8 @@ local function take_positional(definition, layer, values)
     if not name then
       where.fail(("%s takes %s; got %s as number %d%s"):format(definition.name,
         #names == 0 and "no values without a name" or "only " .. table.concat(names, ", ") .. " without a name",
-        where.describe(value), index, sizes_hint(names, values)))
+        where.describe(value), index, type(value) == "string" and definition.accepts.activation
+          and ("; it is said by name: activation = %q"):format(value) or sizes_hint(names, values)))
     end
     if layer[name] ~= nil then where.fail(("%s: '%s' is given twice, by position and by name"):format(definition.name, name)) end
     layer[name] = value
@@ -352,9 +353,26 @@ Graph.__index = Graph
 
 function Graph:__call(...) return layers.apply_to_values(self, ...) end
 
+-- What networks elsewhere do, and what does it here.
+local trains = "a job trains it: pg.experiment { network = net, loss = ..., data = ... }, by `perigee train FILE` or pg.start"
+local computes = "net:init(seed, data) gives it parameters, and net(x) computes"
+local network_instead = {
+  fit = trains, train = trains, compile = trains, backward = trains, zero_grad = trains, evaluate = trains,
+  predict = computes, forward = computes, eval = computes, build = computes,
+  add = "layers are listed: pg.sequential { pg.dense { 8 }, pg.dense { 2 } }",
+  cuda = 'device = "cuda" is a key of the job',
+  state_dict = "net:parameters() has the tensors by name",
+}
+
 ---Methods of networks that compute, from network.lua.
 function layers.add_network_methods(methods)
-  for name, method in pairs(methods) do Sequential[name], Graph[name] = method, method end
+  local missing = { __index = function(_, key)
+    if network_instead[key] then where.fail(("a network has no '%s'; %s"):format(key, network_instead[key])) end
+  end }
+  for _, class in ipairs { Sequential, Graph } do
+    for name, method in pairs(methods) do class[name] = method end
+    setmetatable(class, missing)
+  end
 end
 
 -- { a, b } or { digit = a, style = b }: named outputs name their nodes.

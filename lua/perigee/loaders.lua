@@ -20,6 +20,15 @@ function dofile(path) return assert(loadfile(path))() end
 
 string.dump = nil
 
+-- What others call Lua's values would be nil without a word: `shuffle = False`.
+local foreign = { True = "true", False = "false", None = "nil" }
+setmetatable(_G, {
+  __index = function(_, name)
+    local here = foreign[name]
+    if here then require("perigee.where").fail(("there is no '%s' in Lua; it is called %s"):format(name, here)) end
+  end,
+})
+
 -- package.loaders[2] finds Lua files; [3] and [4] load C libraries, which stays as it is: these are the user's own scripts.
 package.loaders[2] = function(name)
   local path, tried = package.searchpath(name, package.path)

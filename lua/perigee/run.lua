@@ -385,6 +385,7 @@ where.methods("run", methods, function(value) return state_of[value] ~= nil end)
 -- Names that a run is asked for and does not have, and what there is instead.
 local run_instead = {
   loss = 'run.progress shows it, run:plot "loss" draws it, run.curves.loss has its points',
+  terms = "no layer's term of the loss has a schedule as its factor",
   accuracy = 'run.progress shows it, run:plot "accuracy" draws it',
   history = "run.curves has it",
   train = "it trains already: run:wait() waits for its end",
@@ -393,8 +394,19 @@ local run_instead = {
   model = 'run:save "model.safetensors" and pg.load_model "model.safetensors" give it; run.network has its parameters',
 }
 
+-- Weights in the loss can be set where the job has them as schedules.
+local function has_terms(self, section)
+  local _, options = pcall(options_of, self) -- of a run that is over: a text
+  for name in pairs(type(options) == "table" and options or {}) do
+    if name:sub(1, #section + 1) == section .. "." then return true end
+  end
+  return false
+end
+
+local is_terms = { loss = true, terms = true }
+
 function Run.__index(self, key)
-  if is_section[key] then return section_of(self, key) end
+  if is_section[key] or is_terms[key] and has_terms(self, key) then return section_of(self, key) end
   if kTop[key] then
     local option = options_of(self)[kTop[key]]
     return option and option.value
@@ -422,6 +434,7 @@ function run.sections(value)
   if type(value) ~= "table" or not state_of[value] then return nil end
   local found = {}
   for name in pairs(is_section) do found[name] = section_of(value, name) end
+  for name in pairs(is_terms) do found[name] = has_terms(value, name) and section_of(value, name) or nil end
   return found
 end
 

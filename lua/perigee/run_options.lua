@@ -12,8 +12,8 @@ local function options_of(node)
   local state = state_of[node]
   local found, keys = {}, {}
   for name, option in pairs(state.list()) do
-    local section, key = name:match "^([^.]+)%.(.+)$"
-    if section == state.section then
+    local key = name:sub(#state.section + 2)
+    if name:sub(1, #state.section + 1) == state.section .. "." then
       found[key] = option
       keys[#keys + 1] = key
     end
@@ -32,6 +32,10 @@ function Node.__index(node, key)
   local section = state_of[node].section
   for name, option in pairs(found) do
     if name == key or option.also == key then return value_of(option) end -- run.clip.norm is the threshold of such a clip
+    if name:sub(1, #tostring(key) + 1) == tostring(key) .. "." then -- run.loss.digit.weight
+      local state = state_of[node]
+      return run_options.node(("%s.%s"):format(section, key), state.list, state.set)
+    end
   end
   where.fail(("run.%s has no option '%s' that can be set%s"):format(section, tostring(key), where.suggestion(key, keys)))
 end

@@ -162,13 +162,17 @@ function show.source(value)
 end
 
 local Text = { __tostring = function(self) return self.text end }
-Text.__index = Text
+function Text.__index(text, key)
+  local asked = rawget(text, "asked")
+  return asked and asked(key) or nil
+end
 
 ---Lines that print as they are; `.text` is the string.
 ---@param text string
 ---@param picture? fun(kind: string): string the same as a sequence for a terminal that shows "kitty" or "sixel" pictures
+---@param asked? fun(key: any) what is done where the lines are asked for a field
 ---@return table
-function show.text(text, picture) return setmetatable({ text = text, picture = picture }, Text) end
+function show.text(text, picture, asked) return setmetatable({ text = text, picture = picture, asked = asked }, Text) end
 
 ---The picture of such lines; nil: there is none.
 ---@param value any

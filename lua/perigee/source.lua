@@ -199,6 +199,10 @@ end
 
 local table_options = { "rows", "delimiter", "header" }
 
+-- Methods and fields of tables elsewhere.
+local table_fields = {}
+for name in ("head tail shape columns dtypes describe info loc iloc mean sum drop size index values"):gmatch "%a+" do table_fields[name] = true end
+
 ---The first rows of a table in a CSV file, as it is written, and what its columns hold: pg.table "iris.csv"; options: { rows = 10, delimiter =
 ---";", header = false }. pg.data.csv { "iris.csv" } is the same file as data to learn from.
 ---@param path string
@@ -228,7 +232,12 @@ function source.table(path, options)
   for place, row in ipairs(cells) do lines[place + 1] = { tostring(place), unpack(row) } end
   lines[#lines + 1] = kinds
   local show = require "perigee.show"
-  return show.text(show.aligned(lines) .. ("\n%d of %d rows"):format(#cells, rows))
+  return show.text(show.aligned(lines) .. ("\n%d of %d rows"):format(#cells, rows), nil, function(key)
+    if table_fields[key] then
+      where.fail(("pg.table shows a file and has no '%s'; pg.table(%q, { rows = 20 }) shows more of it, `perigee data analyse %s` "
+        .. "describes its columns, pg.data.csv { %q } learns from it"):format(key, path, path, path))
+    end
+  end)
 end
 
 return source

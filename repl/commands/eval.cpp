@@ -83,7 +83,8 @@ SourcePtr open_data(const LoadedModel& loaded, const std::string& path) {
     throw Error(ErrorKind::usage,
                 {.where = "--data " + eval_options.data,
                  .what = "there is no such file",
-                 .expected = "a file, a folder, -, or a source as JSON such as {\"type\": \"csv\", \"file\": \"new.csv\"}"});
+                 .expected = "a file, a folder, -, or a source as JSON such as {\"type\": \"csv\", \"file\": \"new.csv\"}",
+                 .hint = nearby_hint(eval_options.data)});
   const Json description = json ? Json::parse(eval_options.data, "--data") : reader.describe(eval_options.data);
   return reader.open_labelled(description, json ? "--data" : eval_options.data, ".");
 }

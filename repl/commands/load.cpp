@@ -14,6 +14,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Runs lie in runs/ unless their names say otherwise.
+[[noreturn]] void no_such_model(const std::string& path) {
+  if (path.find('/') == std::string::npos && folder_exists("runs/" + path))
+    throw Error(ErrorKind::usage, {path, "there is no such file", "", "", "did you mean 'runs/" + path + "'?"});
+  no_such_file(path);
+}
+
 }  // namespace
 
 bool is_model(const std::string& path) { return path.ends_with(".safetensors"); }
@@ -30,7 +37,7 @@ std::string model_path(const std::string& path) {
                                    "the model comes first, then the data"});
   }
   if (is_store_path(path)) expect_there(path);
-  else if (std::error_code status; !fs::exists(path, status)) no_such_file(path);
+  else if (std::error_code status; !fs::exists(path, status)) no_such_model(path);
   return path;
 }
 

@@ -28,6 +28,7 @@ constexpr std::string_view kHooks = "keys of the job do what callbacks do elsewh
 constexpr std::string_view kVerbose = "`perigee train --log plain` and --log json say how a run is shown";
 constexpr std::string_view kChain = "transforms are listed: source:map { pg.transform.flip {}, pg.transform.rotate { degrees = 10 } }";
 constexpr std::string_view kGradients = "pg.grad(f) differentiates; what is computed elsewhere leaves no trace to be switched off";
+constexpr std::string_view kLayers = "layers are functions of pg itself: pg.dense { 10 }, pg.conv2d { 16, kernel = 3 }";
 constexpr std::string_view kGraph = "pg.sequential { ... } is a chain of layers; pg.graph { inputs = ..., outputs = ... } has any shape";
 
 // Sorted by hand, by what they are about.
@@ -156,6 +157,10 @@ constexpr Elsewhere kNames[] = {
     {"Concatenate", "concat", ""},
     {"TransformerEncoderLayer", "transformer", ""},
     {"Functional", "graph", kGraph},
+    {"nn", "", kLayers},
+    {"layers", "layers", kLayers},
+    {"keras", "", kLayers},
+    {"Activation", "activation", "it is an option of layers: pg.dense { 10, activation = \"relu\" }, and a layer of its name: pg.relu {}"},
     // losses
     {"CrossEntropyLoss", "cross_entropy", ""},
     {"CategoricalCrossentropy", "cross_entropy", ""},

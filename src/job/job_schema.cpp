@@ -379,6 +379,7 @@ bool has_no_effect(std::string_view section, std::string_view key) {
 
 std::string setting_meant_by(std::string_view name) {
   const bool rate = name == "lr" || name == "learning-rate" || name == "learning_rate";
+  if (name == "batch" || name == "batch_size") return "data.batch";
   return rate ? "optimizer.lr" : "";
 }
 

@@ -126,9 +126,95 @@ def help_tells_sources_and_values():
     assert "predict(self, records, options)" in out, "methods keep their help"
 
 
-CHECKS = [columns_of_one_name_are_told_apart, numbers_with_decimal_commas_are_read, outputs_and_classes_that_do_not_match_are_told,
+def dates_become_years():
+    for name, form in (("iso", "2023-{:02d}-15"), ("german", "15.{:02d}.2023"), ("american", "{:02d}/15/2023")):
+        rows = "".join(f"{form.format(i % 12 + 1) if i % 7 else ''},{i % 5},{i / 10}\n" for i in range(60))
+        pathlib.Path(f"{name}.csv").write_text("when,b,y\n" + rows)
+        source = f'pg.data.csv {{ "{name}.csv", target = "y", missing = "mean", dates = {{ "when" }} }}'
+        out, error = run("-e", f's = {source} print(s[2].x[1] > 2023.12 and s[2].x[1] < 2023.13, #s[1].x, s[1].x[1] > 2023 and s[1].x[1] < 2024)')
+        assert (out, error) == ("true\t2\ttrue\n", ""), (name, out, error)
+    # The bits of what is foretold do not depend on how a date is written.
+    for name in ("iso", "german"):
+        train(f"of-{name}", f'pg.data.csv {{ "{name}.csv", target = "y", missing = "mean", dates = {{ "when" }} }}', outputs=1, loss="mse")
+    assert run("predict", "of-iso", "iso.csv")[0].replace("iso", "") == run("predict", "of-german", "german.csv")[0].replace("german", "")
+
+
+def columns_of_many_texts_are_told():
+    names = "".join(f"2021-{i % 12 + 1:02d}-{i // 12 + 1:02d},n{i},{i}\n" for i in range(80))
+    pathlib.Path("many.csv").write_text("when,name,y\n" + names)
+    _, error = run("-e", 'print(#pg.data.csv { "many.csv", task = "regress" })')
+    assert "column 'when' has dates, and each of the 80 different ones becomes a feature of its own; dates = { \"when\" } makes numbers of them" in error, error
+    assert "column 'name' has 80 different texts in 80 rows" in error and 'drop = { "name" } leaves it out' in error, error
+    _, error = run("-e", 'print(#pg.data.csv { "many.csv", task = "regress", dates = { "when" }, drop = { "name" } })')
+    assert error == "", error
+    _, error = run("-e", 'print(#pg.data.csv { "many.csv", task = "regress", dates = { "when" }, categorical = { "name" } })')
+    assert error == "", error
+
+
+def a_regression_worse_than_the_mean_is_told():
+    pathlib.Path("noise.csv").write_text("a,b,y\n" + "".join(f"{i * 37 % 11},{i * 53 % 13},{i * i * 7919 % 101 / 10}\n" for i in range(40)))
+    source = 'pg.data.csv { "noise.csv", target = "y", task = "regress" }'
+    data = f", test = {source}:take(20, 20)"
+    _, error = train("useless", f"{source}:take(20)", outputs=1, loss="mse", epochs=10, more=data)
+    assert "is worse than their mean" in error and "early_stopping" in error, error
+    _, error = train("early", f"{source}:take(20)", outputs=1, loss="mse", epochs=2, more=data)
+    assert "is worse than their mean" not in error, error
+
+
+def records_that_are_piped_in_need_a_name():
+    train("piped", 'pg.data.csv { "three.csv", target = "y" }')
+    _, error = run("predict", "piped", given="a,b\n1,2\n", code=2)
+    assert "what is piped in is read where the file is called -: perigee predict MODEL -" in error, error
+    assert run("predict", "piped", "-", given="a,b\n1,2\n")[0].startswith("-[0]: "), "the remedy"
+
+
+def an_options_name_alone_has_help():
+    out, _ = run("repl", given="?label_smoothing\n?class_weight\n")
+    assert "option of pg.loss.cross_entropy: number" in out and "option of pg.loss.binary_cross_entropy" in out, out
+    out, error = run("repl", given="?nothing_has_it\n", code=1)
+    assert "there is no help for 'nothing_has_it'" in error, error
+
+
+def weights_in_the_loss_are_steered():
+    pathlib.Path("heads.lua").write_text("""local pg = require "perigee"
+local x = pg.input "x"
+local code = pg.dense { 4, activation = "sigmoid" } (x)
+local thin = pg.sparsity { target = 0.1, weight = pg.fixed { 1 }, name = "thin" } (code)
+return pg.experiment { network = pg.graph { inputs = { x }, outputs = { a = pg.dense { 1 } (code), b = pg.dense { 1 } (thin) } },
+  loss = { a = { type = "mse", target = "a" }, b = { type = "mse", target = "b", weight = pg.fixed { 1 } } }, optimizer = pg.sgd { lr = 0.001 },
+  epochs = 1000000, seed = 1, threads = 1, data = { train = pg.data.arrays { x = pg.randn(64, 3), a = pg.randn(64, 1), b = pg.randn(64, 1) }, batch = 16 } }
+""")
+    given = """run = pg.start("heads.lua", { out = "steered" }) while run.state == "opening" do end
+print(run.loss, run.terms)
+run.loss.b.weight = 0.25 run.terms.thin.weight = pg.ramp { schedule = 1, length = 5 }
+print(run.loss.b.weight, run.terms.thin.weight.type)
+run:stop() run:wait()
+"""
+    out, _ = run("repl", given=given)
+    assert 'b.weight  { type = "fixed", value = 1 }' in out and 'thin.weight  { type = "fixed", value = 1 }' in out and "0.25\tramp" in out, out
+    changes = [json.loads(line) for line in pathlib.Path("steered/log.jsonl").read_text().splitlines() if '"event":"set"' in line]
+    assert [each["option"] for each in changes] == ["loss.b.weight", "terms.thin.weight"], changes
+    # A resumed run goes on with them.
+    run("train", "--resume", "steered", "--steps", str(changes[-1]["step"] + 200))
+    again = [json.loads(line) for line in pathlib.Path("steered/log.jsonl").read_text().splitlines() if '"resumed":true' in line and '"event":"set"' in line]
+    assert [(each["option"]) for each in again] == ["loss.b.weight", "terms.thin.weight"], again
+    _, error = run("repl", given=given.replace("0.25", "-1").replace('"steered"', '"refused"'), code=1)
+    assert "run.loss.b.weight" in error and "0 to" in error, error
+    # Two workers, whose rounds go on with it.
+    given = """run = pg.start("heads.lua", { workers = 2, out = "steered-by-two" }) while run.state == "opening" do run:wait(0.1) end
+run.loss.b.weight = 0.25 run.terms.thin.weight = pg.ramp { schedule = 1, length = 5 }
+print(run.loss.b.weight) at = run.progress.step or 0
+while (run.progress.step or 0) < at + 50 do run:wait(0.1) end
+run:stop() run:wait() print(run.state)
+"""
+    out, error = run("repl", given=given)
+    assert "0.25" in out and "stopped" in out, (out, error)
+
+
+CHECKS = [dates_become_years, columns_of_many_texts_are_told, a_regression_worse_than_the_mean_is_told, an_options_name_alone_has_help, weights_in_the_loss_are_steered,
+          columns_of_one_name_are_told_apart, numbers_with_decimal_commas_are_read, outputs_and_classes_that_do_not_match_are_told,
           a_class_without_pictures_is_told, a_finished_run_says_so_when_it_is_resumed, long_runs_have_few_lines_in_a_file, the_last_and_the_best_epoch_are_shown,
-          a_file_on_standard_input_is_run, help_tells_sources_and_values]
+          a_file_on_standard_input_is_run, help_tells_sources_and_values, records_that_are_piped_in_need_a_name]
 
 
 def main():

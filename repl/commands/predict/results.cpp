@@ -241,9 +241,11 @@ std::unique_ptr<Results> results_in_file(const std::string& path, const std::vec
   if (path.ends_with(".jsonl")) return std::make_unique<JsonFile>(path);
   if (path.ends_with(".csv")) return std::make_unique<CsvFile>(path, outputs, target);
   if (path.ends_with(".npy")) return std::make_unique<NpyFile>(path, outputs);
-  throw Error(
-      ErrorKind::usage,
-      {.where = "--out", .what = "results cannot be written to a file of this name", .got = path, .expected = ".csv, .jsonl or .npy"});
+  throw Error(ErrorKind::usage, {.where = "--out",
+                                 .what = "results cannot be written to a file of this name",
+                                 .got = path,
+                                 .expected = ".csv, .jsonl or .npy",
+                                 .hint = path.ends_with(".json") ? "did you mean '" + path + "l'?" : ""});
 }
 
 }  // namespace perigee

@@ -110,7 +110,7 @@ CASES = [
            after=(lua('os.execute("mkdir -p log/log.jsonl")'),)),
     prompt("an option that changes in one process alone", WORKERS + "for _ = 1, 20 do run:wait(0.05) end run.steps = 7",
            "run.steps: cannot change in a run of several workers",
-           "an option of optimizer, clip or regularization, or averaging.every"),
+           "an option of optimizer, clip or regularization, a weight of the loss"),
     script("half numbers that are too large", "trial.lua: step", "the gradient is not finite, whatever the loss scale",
            'try loss_scale = "dynamic" or a smaller one', writes_run=True,
            more='precision = "fp16", loss_scale = 16777216,', train="pg.data.arrays { x = { { 100, 200 }, { 300, 400 } }, y = { 0, 1 } }",
