@@ -33,7 +33,8 @@ def own_names(text):
     names = set(re.findall(r'^#define (\w+)', text, re.MULTILINE)) - set(re.findall(r'^#undef (\w+)', text, re.MULTILINE))
     for inside in re.findall(r'^namespace {$(.*?)^}  // namespace$', text, re.MULTILINE | re.DOTALL):
         for line in re.findall(r'^[A-Za-z][^\n]*', inside, re.MULTILINE):
-            found = re.match(r'(?:struct|class|union|enum(?: class)?|using) (\w+)', line) or re.match(r'(?:[\w:<>,&*\[\]() ]*[ &*>])?(\w+)(?:\[\w*\])* ?[({=;]', line)
+            found = re.match(r'(?:struct|class|union|enum(?: class)?|using) (\w+)', line) or \
+                re.match(r'(?:[\w:<>,&*\[\]() ]*?[ &*>])??(\w+)(?:\[\w*\])* ?[({=;]', line)
             names.update(found.groups() if found else ())
     return {name for name in names if not re.match(r'(INSTANTIATE_)?TEST|TYPED_TEST|(namespace|template|void)$', name)}
 

@@ -64,6 +64,10 @@ class Combine(unittest.TestCase):
             mine = OWN.format(own)
             self.assertEqual(self.units(self.write(a=mine, b="int b;\n", c=mine, d=mine)), [["a", "b"], ["c"], ["d"]], own)
 
+    def test_the_name_of_a_function_stands_before_its_parameters(self):
+        one, other = (OWN.format(f"std::string open(const std::string& a, const Json& {given} = defaults()) {{\n  return a;\n}}") for given in ("a", "b"))
+        self.assertEqual(self.units(self.write(a=one, b=other)), [["a"], ["b"]])
+
     def test_a_test_is_apart_from_one_that_has_what_it_calls(self):
         for own, use in (("int open(int a) { return a; }", "open(3);"), ("struct Case {};", "std::vector<Case> cases;"), ("constexpr int kSize = 1;", "int a = kSize;")):
             mine, other = OWN.format(own), OWN.format("void f() {\n  " + use + "\n}")
