@@ -31,7 +31,7 @@ class ListReader {
  private:
   [[noreturn]] void fail(std::string what, std::string got, std::string expected) const {
     std::string path = name_;
-    for (const size_t place : places_) path += "[" + std::to_string(place) + "]";
+    for (const size_t place : places_) path.append("[").append(std::to_string(place)).append("]");
     throw Error(ErrorKind::model, {.where = path, .what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
   }
 

@@ -136,7 +136,7 @@ class Converter {
     items.reserve(length);
     const size_t mark = path_.size();
     for (size_t i = 1; i <= length; ++i) {
-      path_ += "[" + std::to_string(i) + "]";
+      path_.append("[").append(std::to_string(i)).append("]");
       lua_rawgeti(L, index, static_cast<int>(i));
       items.push_back(convert(lua_gettop(L)));
       lua_pop(L, 1);

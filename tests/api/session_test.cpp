@@ -45,7 +45,9 @@ void expect_pieces_are_the_whole(const pg::model& model, size_t bytes_of_a_row) 
       const std::vector<float> got = session.step(std::span<const float>(piece(x, first, end))), expected = piece(whole, first, end);
       ASSERT_EQ(got.size(), expected.size());
       for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5) << first;
-      if (first == 4) EXPECT_EQ(other.step(std::span<const float>(piece(x, first, end))), got) << "another one goes on from its state";
+      if (first == 4) {
+        EXPECT_EQ(other.step(std::span<const float>(piece(x, first, end))), got) << "another one goes on from its state";
+      }
     }
   EXPECT_EQ(perigee_session_state_bytes(session.get()), kRows * bytes_of_a_row);
 }

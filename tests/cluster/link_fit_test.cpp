@@ -92,7 +92,9 @@ TEST(ImageSender, SendsSmallPiecesThroughASlowLinkAndLargeOnesThroughAFastOne) {
     }
     EXPECT_EQ(link.bytes, image->size());
     EXPECT_LE(link.longest_wait_ns, 140'000'000u) << "a heartbeat waits for as long";
-    if (bytes_per_s > 1e8) EXPECT_LE(link.frames, 24);
+    if (bytes_per_s > 1e8) {
+      EXPECT_LE(link.frames, 24);
+    }
   }
 }
 

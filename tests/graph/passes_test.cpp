@@ -250,8 +250,10 @@ TEST(Passes, AComparisonThatIsReadAsNumbersStaysNumbers) {
   graph.output("sum", matmul(mask, x, false, true));
   const Graph after = fuse_elementwise(graph);
   for (const Node& node : after.nodes())
-    for (const ValueId& id : node.inputs)
-      if (std::string_view("matmul") == node.op->name) EXPECT_EQ(after.type(id).dtype, Dtype::f32);
+    for (const ValueId& id : node.inputs) {
+      if (std::string_view("matmul") != node.op->name) continue;
+      EXPECT_EQ(after.type(id).dtype, Dtype::f32);
+    }
   expect_same_outputs(graph, after, 3);
 }
 

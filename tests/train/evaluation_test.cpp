@@ -273,8 +273,10 @@ TEST(Evaluation, WeightsAreThoseOfScikitLearn) {
     sent->restore(Json::parse(second->state().dump(), "state"));
     first->merge(*sent);
     const Json result = whole->result(), merged = first->result();
-    for (const auto& [key, value] : result.as_object())
-      if (value.is_number()) EXPECT_NEAR(at(merged, key.c_str()).as_number(), value.as_number(), 1e-9) << key;
+    for (const auto& [key, value] : result.as_object()) {
+      if (!value.is_number()) continue;
+      EXPECT_NEAR(at(merged, key.c_str()).as_number(), value.as_number(), 1e-9) << key;
+    }
     return result;
   };
   const auto expect = [](const Json& got, const char* key, double wanted) { EXPECT_NEAR(at(got, key).as_number(), wanted, 1e-6) << key; };

@@ -30,8 +30,9 @@ std::string text_of(const std::vector<std::byte>& frame) {
 
 // A TLS record of a handshake, whose message is of a kind that does not exist.
 std::vector<std::byte> hello_of_garbage() {
-  std::vector<std::byte> bytes{std::byte{0x16}, std::byte{3}, std::byte{1}, std::byte{0}, std::byte{5}};
-  bytes.resize(10, std::byte{0xff});
+  std::vector<std::byte> bytes(10, std::byte{0xff});
+  size_t at = 0;
+  for (const uint8_t head : {0x16, 3, 1, 0, 5}) bytes[at++] = std::byte{head};
   return bytes;
 }
 

@@ -43,7 +43,8 @@ class CarriedOnDevice : public testing::Test {
     for (int step = 0; step < steps; ++step) {
       const double expected = reference.step().loss;
       ASSERT_NEAR(device.step().loss, expected, 1e-12 * expected) << step;
-      if (step % 2 == 1) ASSERT_EQ(rows_of(device), rows_of(reference)) << step;
+      if (step % 2 == 0) continue;
+      ASSERT_EQ(rows_of(device), rows_of(reference)) << step;
     }
     EXPECT_EQ(bits_of(device), bits_of(reference));
   }
