@@ -7,7 +7,7 @@
 
 #include "lua/bindings.h"
 #include "lua/modules.h"
-#include "lua/syntax_hint.h"
+#include "lua/text/syntax_hint.h"
 #include "src/core/small_blocks.h"
 
 namespace perigee {

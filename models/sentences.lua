@@ -1,6 +1,6 @@
 -- A small GPT that learns from sentences, each of which stands alone: 7,500 of film reviews, of 48 words on average and cut at 64. In a row for each
--- 81 % would be padding; `packed` puts several into each row of 256 words, of which 0.1 % is. No word looks at another sentence, positions begin anew,
--- and the last word of a sentence foretells nothing: losses and gradients are those of the sentences one by one.
+-- 81 % would be padding; `packed` puts several into each row of 256 words, of which 0.1 % is. No word looks at another sentence, positions
+-- begin anew, and the last word of a sentence foretells nothing: losses and gradients are those of the sentences one by one.
 --
 --     perigee train models/sentences.lua
 --     perigee train models/sentences.lua --set data.train.most=1      -- a row for each sentence, to compare

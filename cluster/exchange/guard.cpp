@@ -16,9 +16,9 @@ constexpr double kApart = 1.25;     // times sqrt(workers) ...
 constexpr int kApartRounds = 3;     // ... in a row
 
 // Limits of divergence, set between runs of the character model that end well and those that do not: cluster/POLICIES.md, "Guards".
-constexpr double kJudged = 0.8;        // share of a run after which nothing is gained by stopping it
-constexpr double kSmoothing = 0.01;    // share of a run over which the loss is smoothed
-constexpr double kLostGain = 0.5;      // of what the loss had come down by
+constexpr double kJudged = 0.8;      // share of a run after which nothing is gained by stopping it
+constexpr double kSmoothing = 0.01;  // share of a run over which the loss is smoothed
+constexpr double kLostGain = 0.5;    // of what the loss had come down by
 constexpr double kScatterShare = 0.05;
 constexpr double kChance = 10;         // standard deviations of the smoothed loss, which no run of luck makes
 constexpr double kHighLossFor = 0.02;  // share of a run

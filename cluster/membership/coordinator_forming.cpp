@@ -252,8 +252,7 @@ void CoordinatorCore::resolve() {
     for (const WorkerId id : members) {
       const Node& node = nodes.at(id);
       if (rounds->holds_results(node) && node.hash != 0 && node.round == target_round && node.hash != target_hash)
-        event("hash_mismatch", &node,
-              "its parameters after round " + std::to_string(node.round) + " differ from those of most workers",
+        event("hash_mismatch", &node, "its parameters after round " + std::to_string(node.round) + " differ from those of most workers",
               "it loads them from another worker");
     }
   } else {

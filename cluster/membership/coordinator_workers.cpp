@@ -215,11 +215,12 @@ void CoordinatorCore::check_progress(uint64_t now) {
     const double still_s = static_cast<double>(now - node.stepped_ns) * 1e-9;
     const double least_s = (node.stepped ? 2 * options.silent_ms : first_step_ms()) * 1e-3;
     if (still_s <= std::max(least_s, static_cast<double>(options.stuck_steps) * median_s)) continue;
-    evict(id, "worker_stuck",
-          "no step for " + std::to_string(static_cast<int64_t>(still_s * 1e3)) + " ms; " +
-              (median_s > 0 ? "the median step takes " + std::to_string(static_cast<int64_t>(median_s * 1e3)) + " ms"
-                            : "no step is known, and the policy's 'deadline_ms' allows no more; the next first step may take twice as long"),
-          false);
+    evict(
+        id, "worker_stuck",
+        "no step for " + std::to_string(static_cast<int64_t>(still_s * 1e3)) + " ms; " +
+            (median_s > 0 ? "the median step takes " + std::to_string(static_cast<int64_t>(median_s * 1e3)) + " ms"
+                          : "no step is known, and the policy's 'deadline_ms' allows no more; the next first step may take twice as long"),
+        false);
     return;
   }
 }

@@ -22,14 +22,14 @@ namespace perigee {
 
 struct AttentionParams {
   double scale = 1;
-  int64_t groups = 0;   // G of one operand that holds queries, keys and values; 0: they are three operands
-  int64_t shift = 0;    // query i stands at position i + shift among the keys
-  int64_t window = 0;   // looks at keys less than so far away; 0: at all
-  bool causal = false;  // not at keys behind its position
+  int64_t groups = 0;     // G of one operand that holds queries, keys and values; 0: they are three operands
+  int64_t shift = 0;      // query i stands at position i + shift among the keys
+  int64_t window = 0;     // looks at keys less than so far away; 0: at all
+  bool causal = false;    // not at keys behind its position
   bool segments = false;  // the mask has the numbers of sequences
-  bool alibi = false;   // bias: -slope of the head times the distance (Press et al. 2022)
-  double dropout = 0;   // probability that an element of P becomes 0; the others grow by 1 / (1 - dropout)
-  uint64_t stream = 0;  // of the draws, one for each example: element (h S + i) (T rounded up to 4) + j (kernels/philox.h)
+  bool alibi = false;     // bias: -slope of the head times the distance (Press et al. 2022)
+  double dropout = 0;     // probability that an element of P becomes 0; the others grow by 1 / (1 - dropout)
+  uint64_t stream = 0;    // of the draws, one for each example: element (h S + i) (T rounded up to 4) + j (kernels/philox.h)
 };
 
 // The keys that a query may look at: [first, end).

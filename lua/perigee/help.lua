@@ -423,7 +423,7 @@ end
 
 local most_owners = 8
 
--- What an option of that name means to those that have one: `?label_smoothing`.
+-- Meanings of an option of that name to those that have one: `?label_smoothing`.
 local function options_called(name, width)
   local lines = {}
   for _, entry in ipairs(entries) do

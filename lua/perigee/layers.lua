@@ -353,7 +353,7 @@ Graph.__index = Graph
 
 function Graph:__call(...) return layers.apply_to_values(self, ...) end
 
--- What networks elsewhere do, and what does it here.
+-- Methods of networks elsewhere, and how it is done here.
 local trains = "a job trains it: pg.experiment { network = net, loss = ..., data = ... }, by `perigee train FILE` or pg.start"
 local computes = "net:init(seed, data) gives it parameters, and net(x) computes"
 local network_instead = {

@@ -20,7 +20,7 @@ function dofile(path) return assert(loadfile(path))() end
 
 string.dump = nil
 
--- What others call Lua's values would be nil without a word: `shuffle = False`.
+-- Other languages' names of Lua's values would be nil without a word: `shuffle = False`.
 local foreign = { True = "true", False = "false", None = "nil" }
 setmetatable(_G, {
   __index = function(_, name)

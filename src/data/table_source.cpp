@@ -6,7 +6,7 @@
 
 #include "src/core/warning.h"
 #include "src/data/arrays.h"
-#include "src/data/date_column.h"
+#include "src/data/table/columnar/date_column.h"
 #include "src/io/csv.h"
 
 namespace perigee {

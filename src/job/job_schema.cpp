@@ -22,7 +22,8 @@ constexpr Option kData[] = {
      "nothing"},
     {"masks", "{field: field, ...}", "none", "the same by a field of zeros and ones, one for each step: { y = \"counts\" }"},
     {"segments", "{field: field, ...}", "none",
-     "of sequences that lie one after the other in a row, by a field that says of each step with which step, from 1 on, its sequence begins: "
+     "of sequences that lie one after the other in a row, by a field that says of each step with which step, from 1 on, its sequence "
+     "begins: "
      "{ x = \"s\" }"},
     {"weights", "field or {field: field, ...}", "none",
      "how much each example, or each of its steps, counts in losses and figures: \"w\" for all targets, or { y = \"w\" }"},

@@ -12,11 +12,10 @@ struct FieldRolesKind {
   const char* text;
   FieldRole role;
 };
-constexpr FieldRolesKind kKinds[] = {
-    {"lengths", "a length", FieldRole::length},
-    {"masks", "a mask", FieldRole::mask},
-    {"weights", "a weight", FieldRole::weight},
-    {"segments", "the segments", FieldRole::segment}};
+constexpr FieldRolesKind kKinds[] = {{"lengths", "a length", FieldRole::length},
+                                     {"masks", "a mask", FieldRole::mask},
+                                     {"weights", "a weight", FieldRole::weight},
+                                     {"segments", "the segments", FieldRole::segment}};
 
 const char* field_roles_text_of(FieldRole role) {
   return std::find_if(std::begin(kKinds), std::end(kKinds), [&](const FieldRolesKind& kind) { return kind.role == role; })->text;

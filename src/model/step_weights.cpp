@@ -138,7 +138,8 @@ void StepWeights::check_part(const Part& part, const Batch& batch, const std::st
       parts.hint = "fields of other numbers are weights: data.weights";
     } else if (part.role == FieldRole::segment) {
       const std::string step = std::to_string(i % part.elements + 1);
-      parts.what = "field '" + name + "' of example " + example + ", step " + step + " does not say with which step its sequence" + of + " begins";
+      parts.what =
+          "field '" + name + "' of example " + example + ", step " + step + " does not say with which step its sequence" + of + " begins";
       parts.expected = step + " where one begins, else the number of the step before; 0 for padding";
     } else {
       parts.what = "field '" + name + "' of example " + example + " is no weight" + of;

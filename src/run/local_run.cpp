@@ -71,7 +71,8 @@ std::string LocalRun::exchange(const std::string& line, Cancel cancel, std::chro
     if (again && !connection_.is_open() && !(cancel && *cancel)) continue;
     connection_.close();  // its answer, if it comes, belongs to no question any more
     if (cancel && *cancel) throw Error(ErrorKind::usage, {.what = "interrupted"});
-    if (sent) throw Error(ErrorKind::usage, {.where = folder_,
+    if (sent)
+      throw Error(ErrorKind::usage, {.where = folder_,
                                      .what = "the run ended before it answered",
                                      .hint = "its log says how far it came: `perigee watch " + folder_ + "`"});
     follow();

@@ -12,7 +12,7 @@
 
 namespace perigee {
 
-// What a factor is called where it is set while a run trains: "loss.digit.weight" of a loss of several, "terms.vae1.kl" of a layer's term.
+// The name of a factor where it is set while a run trains: "loss.digit.weight" of a loss of several, "terms.vae1.kl" of a layer's term.
 std::string option_of_factor(const LossFactor& factor);
 
 class LossFactors {

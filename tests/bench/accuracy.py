@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Test accuracy of the example scripts as a user trains them: `python3 tests/bench/accuracy.py [SCRIPT…] [--seeds 123,124,125]`.
 
-Trains models/lenet.lua and models/lenet_dl4j.lua for five epochs with each seed and prints the mean beside the bar. Other scripts are
+Trains models/lenet.lua and models/coming_from/lenet_dl4j.lua for five epochs with each seed and prints the mean beside the bar. Other scripts are
 trained when they are named: `resnet20.lua` for ten epochs, `japanese_vowels.lua`, `synthetic_control.lua`, and `sentiment.lua`, whose
 figure of a seed is the mean over the ten folds of its data.
 trained when they are named: `resnet20.lua` for ten epochs, `japanese_vowels.lua`, `synthetic_control.lua` and
@@ -18,7 +18,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # script: (epochs, least mean accuracy, PyTorch's)
-BARS = {"lenet.lua": (5, 0.991, "99.2 to 99.3 %"), "lenet_dl4j.lua": (5, 0.977, "98.0 %"), "resnet20.lua": (10, 0.73, "75.4 %"),
+BARS = {"lenet.lua": (5, 0.991, "99.2 to 99.3 %"), "coming_from/lenet_dl4j.lua": (5, 0.977, "98.0 %"), "resnet20.lua": (10, 0.73, "75.4 %"),
         "japanese_vowels.lua": (40, 0.965, ""), "synthetic_control.lua": (40, 0.98, ""),
         "sentiment.lua": (15, 0.875, "scikit-learn: 88.8 %"), "digits_spoken.lua": (12, 0.99, "")}
 FOLDS = {"sentiment.lua": 10}
@@ -51,7 +51,7 @@ def train(script, epochs, seed, threads, fold=None):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("scripts", nargs="*", default=["lenet.lua", "lenet_dl4j.lua"])
+    parser.add_argument("scripts", nargs="*", default=["lenet.lua", "coming_from/lenet_dl4j.lua"])
     parser.add_argument("--seeds", default="123,124,125")
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--threads", type=int)

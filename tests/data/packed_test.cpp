@@ -149,7 +149,8 @@ TEST_F(Packed, OneByOneTheSequencesKeepTheirOrder) {
 }
 
 TEST_F(Packed, TakesWhatIsHiddenAlong) {
-  const SourcePtr source = open(R"({"type":"packed","length":30,"source":{"type":"masked_lm","target":"next","share":0.5,)" + documents() + "}}");
+  const SourcePtr source =
+      open(R"({"type":"packed","length":30,"source":{"type":"masked_lm","target":"next","share":0.5,)" + documents() + "}}");
   int64_t chosen = 0;
   for (int64_t i = 0; i < source->size(); ++i) {
     const PackedRow r = row(*source, i);

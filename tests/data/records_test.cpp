@@ -320,8 +320,7 @@ std::string shard_said(const std::string& path, const std::function<void(Bytes&,
   const size_t tail = file.size() - kTail, table = number_at(file.data() + tail);
   change(file, table, tail);
   const uint64_t offset = number_at(file.data() + table), stored = number_at(file.data() + table + 8);
-  if (offset <= table && stored <= table - offset)
-    put_number(file.data() + table + 24, xxh3_64(std::span(file).subspan(offset, stored)));
+  if (offset <= table && stored <= table - offset) put_number(file.data() + table + 24, xxh3_64(std::span(file).subspan(offset, stored)));
   put_number(file.data() + tail + 32, xxh3_64(std::span(file).subspan(table, tail - table)));
   return message_of([&] {
     const records::Shard shard("a.pgr", file);

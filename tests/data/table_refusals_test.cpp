@@ -136,7 +136,8 @@ TEST(TableRefusals, OfPackedFiles) {
   expect_said(refusal([&] { unpacked_file(folder / "t.gz", 1 << 20); }),
               "t.gz: the file is too large for one that is compressed as a whole; expected at most 1 MiB; unpack it first");
   const Environment nowhere("TMPDIR", (folder / "nowhere").c_str());
-  expect_said(refusal([&] { unpacked_file(folder / "t.gz", 1 << 30); }), "t.gz: there is no room to unpack the file: No such file or directory");
+  expect_said(refusal([&] { unpacked_file(folder / "t.gz", 1 << 30); }),
+              "t.gz: there is no room to unpack the file: No such file or directory");
   const Environment somewhere("TMPDIR", folder.path().c_str());  // as it says
   EXPECT_EQ(refusal([&] { unpacked_file(folder / "t.gz", 1 << 30); }), "accepted");
 }

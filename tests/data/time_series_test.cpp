@@ -189,12 +189,14 @@ TEST(Sequences, BecomeFieldsWithLengths) {
   const SourcePtr test = open(with_fitted(other, source->traits().fitted), folder.path());
   EXPECT_EQ(floats(*test, 0, 0), (std::vector<float>{0, 0, 0, 0, 1, 0, 8, 9, 0}));
   write_file(folder / "u.csv", as_bytes("v,kind,id,colour\n8,z,7,green\n"));
-  EXPECT_NE(refusal([&] { floats(*open(with_fitted(other, source->traits().fitted), folder.path()), 0, 2); })
-                .find("the class is none of the training data; got 'z'"),
+  EXPECT_NE(refusal([&] {
+              floats(*open(with_fitted(other, source->traits().fitted), folder.path()), 0, 2);
+            }).find("the class is none of the training data; got 'z'"),
             std::string::npos);
   write_file(folder / "u.csv", as_bytes("v,kind,id,colour\n8,,7,green\n"));
-  EXPECT_NE(refusal([&] { open(with_fitted(other, source->traits().fitted), folder.path()); })
-                .find("the steps leave no sequence that can be used"),
+  EXPECT_NE(refusal([&] {
+              open(with_fitted(other, source->traits().fitted), folder.path());
+            }).find("the steps leave no sequence that can be used"),
             std::string::npos);
   write_file(folder / "u.csv", as_bytes("v,kind,id,colour\n1,x,7,red\n1,x,7,red\n1,x,7,red\n1,x,7,red\n"));
   EXPECT_NE(refusal([&] {
@@ -222,8 +224,9 @@ TEST(Sequences, HaveABound) {
   EXPECT_NE(said(R"({"sequence":"id"})").find("the sequences are too large; got 100001 of 2 x 100000 numbers; a step {\"slide\": N}"),
             std::string::npos)
       << said(R"({"sequence":"id"})");
-  EXPECT_NE(said(R"({"slide":1000})").find("the step makes too many rows; expected at most 100 million; a larger 'every', or shorter windows"),
-            std::string::npos);
+  EXPECT_NE(
+      said(R"({"slide":1000})").find("the step makes too many rows; expected at most 100 million; a larger 'every', or shorter windows"),
+      std::string::npos);
 }
 
 TEST(Sequences, HaveHorizons) {

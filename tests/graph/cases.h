@@ -33,7 +33,7 @@ struct CaseOperand {
   Type type;
   double low = -2, high = 2;
   bool present = true;
-  bool gradient = true;  // is differentiated with respect to
+  bool gradient = true;    // is differentiated with respect to
   bool ascending = false;  // whole numbers as f32, in order along the last axis
 };
 

@@ -256,8 +256,11 @@ TEST(DamagedCodec, SaysHowMuchIsMissing) {
   expect_refusal([] { unxz(as_bytes("\xfd\x37zXZ\0\0\4\xe6\xd6\xb4\x46\2\0\x21\1\x27\0\0\0\xb0\xb0\x72\xeb\1\0\0"s), "t.xz", 1000); },
                  "t.xz: decompressing needs more memory than allowed (256 MiB); unpack it first");
   // Only its size counts: no byte is looked at.
-  expect_refusal([] { gzip({reinterpret_cast<const std::byte*>("x"), size_t{5} << 30}); },
-                 "more than 4 GiB cannot be compressed at once; got 5368709120 bytes; write it without .gz");
+  expect_refusal(
+      [] {
+        gzip({reinterpret_cast<const std::byte*>("x"), size_t{5} << 30});
+      },
+      "more than 4 GiB cannot be compressed at once; got 5368709120 bytes; write it without .gz");
   Bytes frame;
   zstd_compress(as_bytes(text), 3, frame);
   expect_refusal([&] { zstd_decompress(frame, room, "t.zst"); }, "the compressed data are fewer than said; got 5000 bytes, expected 6000");

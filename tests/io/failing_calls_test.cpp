@@ -236,7 +236,8 @@ TEST(FailingCalls, TooFewDescriptors) {
   const int next = ::dup(0);
   ::close(next);
   const Limit files(RLIMIT_NOFILE, static_cast<rlim_t>(next));
-  expect_said(refusal("", 0, [] { UvLoop loop; }), {"cannot make an event loop", "too many open files", "raise the limit of open files: ulimit -n"});
+  expect_said(refusal("", 0, [] { UvLoop loop; }),
+              {"cannot make an event loop", "too many open files", "raise the limit of open files: ulimit -n"});
 }
 
 TEST(FailingCalls, ASignalThatNobodyMayWatch) {

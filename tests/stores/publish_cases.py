@@ -155,7 +155,7 @@ s3.put_object(Bucket="bucket", Key="runs/damaged/objects/" + m["files"][0]["obje
         assert "error" in one(env, "fetch", "s3://bucket/runs/odd", world.folder / "fetched")
 
 
-# What a manifest has in it, its hash, which is right, and what is wrong with it all the same.
+# A manifest's content, its hash, which is right, and what is wrong with it all the same.
 LIES = [
     ('"sequence":1,"generation":1,"writer":"w","files":[]', "bc2ab40cff81ecbf734c1b1f2649a299", ""),
     ('"sequence":-1,"generation":1,"writer":"w","files":[]', "960539d678567076a9480c7663a8fe7e", "lacks a number"),

@@ -57,10 +57,11 @@ class PackedRows : public testing::Test {
 };
 
 Job job_on(const std::string& source, const std::string& layers, const std::string& more = "") {
-  return Job(Json::parse(R"({"loss":{"type":"cross_entropy","ignore":-1},"optimizer":{"type":"adam","lr":0.01},"seed":5,"epochs":2,"network":)" +
-                             layers + R"(,"data":{"batch":64,"shuffle":false,"train":)" + source + "}" + more + "}",
-                         "job"),
-             "job");
+  return Job(
+      Json::parse(R"({"loss":{"type":"cross_entropy","ignore":-1},"optimizer":{"type":"adam","lr":0.01},"seed":5,"epochs":2,"network":)" +
+                      layers + R"(,"data":{"batch":64,"shuffle":false,"train":)" + source + "}" + more + "}",
+                  "job"),
+      "job");
 }
 
 struct Flow {

@@ -43,7 +43,7 @@ const char* decline(const KernelCall& call) {
   return nullptr;
 }
 
-// Of each step of an example the sequence in which it lies, [first, end). Null pointers: all steps are one.
+// The sequence in which each step of an example lies, [first, end). Null pointers: all steps are one.
 struct Runs {
   int32_t *first = nullptr, *end = nullptr;
   static int64_t floats(const AttentionParams& p, int64_t steps) { return p.segments ? 2 * round_up(steps) : 0; }
@@ -52,7 +52,7 @@ struct Runs {
     auto* numbers = reinterpret_cast<int32_t*>(room);
     return {numbers, numbers + round_up(steps)};
   }
-  // What of `range` steps [a, b] of the other side may look at, or are looked at by.
+  // The part of `range` that steps [a, b] of the other side may look at, or are looked at by.
   KeyRange cut(KeyRange range, int64_t a, int64_t b) const {
     if (first == nullptr) return range;
     range.first = std::max<int64_t>(range.first, first[a]);
@@ -218,8 +218,8 @@ struct Softmax {
 
   // Scores become exp(score - most); what was summed before is lowered to a new maximum.
   template <bool Alibi>
-  void join(const Problem& a, const Runs& runs, float* scores, int64_t rows, const Span& span, const float* bias, float slope, int64_t query, int64_t key,
-            int64_t count, float* o, int64_t o_stride, bool first) {
+  void join(const Problem& a, const Runs& runs, float* scores, int64_t rows, const Span& span, const float* bias, float slope,
+            int64_t query, int64_t key, int64_t count, float* o, int64_t o_stride, bool first) {
     const Floats lanes = lane_places();
     const float scale = static_cast<float>(a.p.scale);
     for (int64_t r = 0; r < rows; ++r) {
@@ -338,7 +338,11 @@ struct BackwardScratch {
 class Backward {
  public:
   explicit Backward(const KernelCall& call)
-      : a_(call, call.in + 1, call.in[4]), to_(call.out, a_.p), room_(a_), scratch_(static_cast<float*>(call.scratch)), runs_(Runs::in(scratch_ + room_.runs, a_.p, a_.keys)) {}
+      : a_(call, call.in + 1, call.in[4]),
+        to_(call.out, a_.p),
+        room_(a_),
+        scratch_(static_cast<float*>(call.scratch)),
+        runs_(Runs::in(scratch_ + room_.runs, a_.p, a_.keys)) {}
 
   void run() {
     const int64_t shared = a_.heads / a_.groups;
@@ -395,8 +399,7 @@ class Backward {
     for (int64_t j = 0; j < count_; j += kBlock) {
       const int64_t keys = std::min(kBlock, count_ - j);
       const int64_t from = key_ + j, last = from + keys - 1;
-      const KeyRange range =
-          runs_.cut({queries_of(a_.p, from, a_.queries).first, queries_of(a_.p, last, a_.queries).end}, from, last);
+      const KeyRange range = runs_.cut({queries_of(a_.p, from, a_.queries).first, queries_of(a_.p, last, a_.queries).end}, from, last);
       const int64_t first = std::max(range.first - query, int64_t{0}), end = std::min(range.end - query, rows);
       if (end <= first) continue;
       product_of_transposed(keys, a_.values, end - first, weights + first * kPitch + j, kPitch, at(d_out, example_, query + first, head_),

@@ -96,7 +96,8 @@ SourcePtr open_concat(const Config& config, const std::string& folder) {
 SourcePtr concat_sources(std::vector<SourcePtr> sources, const std::string& where) {
   const std::string first = fields_text(*sources[0]);
   for (const auto& source : sources)
-    if (fields_text(*source) != first || !std::ranges::equal(source->fields(), sources[0]->fields(), {}, &Field::class_names, &Field::class_names))
+    if (fields_text(*source) != first ||
+        !std::ranges::equal(source->fields(), sources[0]->fields(), {}, &Field::class_names, &Field::class_names))
       throw Error(ErrorKind::data, {.where = where,
                                     .what = "sources with other fields cannot be joined: " + source->traits().description,
                                     .got = fields_text(*source),

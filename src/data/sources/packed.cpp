@@ -18,7 +18,7 @@ constexpr uint64_t kPackedSalt = 0x7061636b6564ull;
 constexpr int64_t kMostRowLength = 1 << 20;
 constexpr size_t kMostPackedFields = 64;
 
-// What becomes of a field of the source inside.
+// The treatment of a field of the source inside.
 enum class PackedUse : uint8_t {
   steps,   // one sequence behind the other
   label,   // a number of each sequence: at one of its steps, -1 at the others
@@ -28,8 +28,8 @@ enum class PackedUse : uint8_t {
 
 struct PackedField {
   PackedUse use = PackedUse::left;
-  size_t slot = 0;      // among the fields of a row
-  int64_t rows = 1;     // of all steps, in an example
+  size_t slot = 0;   // among the fields of a row
+  int64_t rows = 1;  // of all steps, in an example
   size_t step_bytes = 0;
   int64_t padding = 0;  // of integers; other numbers are 0
 };
@@ -96,9 +96,9 @@ class PackedSource final : public DataSource {
       config.fail("next", "is what comes behind each token, and the field has none", Type{tokens.dtype, tokens.shape}.text(),
                   "i64 numbers of a text");
     for (size_t f = 0; f < inner_->fields().size(); ++f) add_inner(config, f, next);
-    add_new(config, {.name = config.string("lengths"), .dtype = Dtype::i64, .shape = {}, .role = FieldRole::length, .of = name}, &length_slot_);
-    add_new(config,
-            {.name = config.string("segments"), .dtype = Dtype::i64, .shape = {length_}, .role = FieldRole::segment, .of = name},
+    add_new(config, {.name = config.string("lengths"), .dtype = Dtype::i64, .shape = {}, .role = FieldRole::length, .of = name},
+            &length_slot_);
+    add_new(config, {.name = config.string("segments"), .dtype = Dtype::i64, .shape = {length_}, .role = FieldRole::segment, .of = name},
             &segment_slot_);
     if (!next.empty()) add_new(config, {.name = next, .dtype = Dtype::i64, .shape = {length_}}, &next_slot_);
     place_sequences(config);
@@ -108,8 +108,7 @@ class PackedSource final : public DataSource {
   const std::vector<Field>& fields() const override { return fields_; }
 
   void expect(std::span<const ReadKey> keys) const override {
-    for (const ReadKey& key : keys)
-      each_of(key, [&](const ReadKey& inside) { inner_->expect({&inside, 1}); });
+    for (const ReadKey& key : keys) each_of(key, [&](const ReadKey& inside) { inner_->expect({&inside, 1}); });
   }
 
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
@@ -137,7 +136,8 @@ class PackedSource final : public DataSource {
     char used[160];
     std::snprintf(used, sizeof used, "; %lld rows of %lld steps, of which %.1f %% are used; a row for each sequence: %.1f %%",
                   static_cast<long long>(size()), static_cast<long long>(length_),
-                  100 * static_cast<double>(steps_) / row / static_cast<double>(size()), 100 * static_cast<double>(steps_) / row / sequences);
+                  100 * static_cast<double>(steps_) / row / static_cast<double>(size()),
+                  100 * static_cast<double>(steps_) / row / sequences);
     traits.description += used;
     traits.fixed = traits.fixed && !mixed_;
     traits.cheap = traits.touches = false;
@@ -183,7 +183,9 @@ class PackedSource final : public DataSource {
   void add_new(const Config& config, Field field, int64_t* slot) {
     for (const Field& known : fields_)
       if (known.name == field.name)
-        config.fail(field.role == FieldRole::segment ? "segments" : field.role == FieldRole::length ? "lengths" : "next",
+        config.fail(field.role == FieldRole::segment  ? "segments"
+                    : field.role == FieldRole::length ? "lengths"
+                                                      : "next",
                     "names a field that is there already", "'" + field.name + "'", "another name");
     *slot = static_cast<int64_t>(fields_.size());
     fields_.push_back(std::move(field));
@@ -201,7 +203,8 @@ class PackedSource final : public DataSource {
       lengths.push_back(length_in(slots, i));
       steps_ += lengths.back();
       if (lengths.back() > length_)
-        config.fail("length", "is less than a sequence has", "sequence " + std::to_string(i) + " of " + std::to_string(lengths.back()) + " steps",
+        config.fail("length", "is less than a sequence has",
+                    "sequence " + std::to_string(i) + " of " + std::to_string(lengths.back()) + " steps",
                     "at least as much as the longest, or a source that cuts it");
     }
     packing_ = pack(lengths, length_, config.integer("most", kMostRowLength));
@@ -233,9 +236,9 @@ class PackedSource final : public DataSource {
     const auto row = static_cast<size_t>(key.index);
     for (int64_t i = packing_.begins[row]; i < packing_.begins[row + 1]; ++i) {
       const int64_t place = packing_.places[static_cast<size_t>(i)], first = packing_.first[static_cast<size_t>(place)];
-      const auto same = static_cast<int64_t>(std::upper_bound(packing_.first.begin() + place, packing_.first.end(), first) -
-                                             packing_.first.begin()) -
-                        first;
+      const auto same =
+          static_cast<int64_t>(std::upper_bound(packing_.first.begin() + place, packing_.first.end(), first) - packing_.first.begin()) -
+          first;
       const int64_t chosen = mixed_ && same > 1 ? first + shuffled_index(key.seed ^ kPackedSalt, key.epoch, place - first, same) : place;
       f(ReadKey{.index = packing_.order[static_cast<size_t>(chosen)], .epoch = key.epoch, .seed = key.seed});
     }
@@ -251,8 +254,8 @@ class PackedSource final : public DataSource {
       if (field.use == PackedUse::steps) {
         const Shape& shape = inner_->fields()[f].shape;
         for (int64_t r = 0; r < field.rows; ++r)
-          std::memcpy(to + static_cast<size_t>(r * length_) * bytes,
-                      sequence[f] + static_cast<size_t>(r * shape[shape.rank() - 1]) * bytes, static_cast<size_t>(count) * bytes);
+          std::memcpy(to + static_cast<size_t>(r * length_) * bytes, sequence[f] + static_cast<size_t>(r * shape[shape.rank() - 1]) * bytes,
+                      static_cast<size_t>(count) * bytes);
         continue;
       }
       for (int64_t i = 0; i < count; ++i) {
@@ -305,7 +308,8 @@ constexpr const char* kPackedPositional[] = {"source"};
 constexpr Option kPackedOptions[] = {
     {"source", "source", nullptr, "where the sequences come from; it says how long each is"},
     {"length", "integer", nullptr, "steps of a row", {1, kMostRowLength}},
-    {"next", "string", "none", "a field of this name gets the token behind each, -1 at the end of a sequence: the target of a language model"},
+    {"next", "string", "none",
+     "a field of this name gets the token behind each, -1 at the end of a sequence: the target of a language model"},
     {"most", "integer", "as many as fit", "sequences in a row; with 1 they keep their order", {1, kMostRowLength}},
     {"mix", "boolean", "true", "sequences of one length change places in every epoch, so that each comes among others"},
     {"label_at", "name", "last", "the step that has the label of a sequence; others have -1", {}, {"first", "last"}},
@@ -322,7 +326,8 @@ const SourceDef source_packed{
     .doc =
         "The sequences of 'source', several one after the other in each row of 'length' steps, so that little is padding. attention, "
         "transformer and positions keep them apart; the target of a sequence's last step is none of another. For losses with ignore = -1. "
-        "Options: length, next (a field for the token behind each), most, mix (true), label_at (last), field (x), lengths (n), segments (s)",
+        "Options: length, next (a field for the token behind each), most, mix (true), label_at (last), field (x), lengths (n), segments "
+        "(s)",
     .schema = {.options = kPackedOptions, .positional = kPackedPositional},
     .open = open_packed,
     .wraps = false};

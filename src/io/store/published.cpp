@@ -55,9 +55,9 @@ std::string manifest_text(const PublishedState& manifest) {
 }
 
 [[noreturn]] void bad_manifest(const std::string& where, const char* what) {
-  throw Error(ErrorKind::data, {.where = where,
-                                .what = std::string("this manifest ") + what,
-                                .hint = "delete this file: the state before it is the newest then"});
+  throw Error(
+      ErrorKind::data,
+      {.where = where, .what = std::string("this manifest ") + what, .hint = "delete this file: the state before it is the newest then"});
 }
 
 PublishedState parse_manifest(std::span<const std::byte> bytes, const std::string& where) {
@@ -129,9 +129,10 @@ void fetch_file(const std::string& url, const PublishedFile& file, const std::st
   Bytes bytes;
   read_stored(object, file.bytes, bytes);
   if (bytes.size() != file.bytes || xxh3_hex(bytes) != file.xxh3)
-    throw Error(ErrorKind::data, {.where = object,
-                                  .what = "is not the content that the manifest names",
-                                  .hint = "put the right object there, or delete the manifest that names it: the state before it is the newest then"});
+    throw Error(ErrorKind::data,
+                {.where = object,
+                 .what = "is not the content that the manifest names",
+                 .hint = "put the right object there, or delete the manifest that names it: the state before it is the newest then"});
   write_file(folder + "/" + file.path, bytes);
 }
 
@@ -188,9 +189,8 @@ void PublishedFolder::claim(bool fresh) {
     newest_ = mine;
     return;
   }
-  throw Error(ErrorKind::cluster, {.where = url_,
-                                   .what = "many writers want this address at once",
-                                   .hint = "give each run an address of its own: --out"});
+  throw Error(ErrorKind::cluster,
+              {.where = url_, .what = "many writers want this address at once", .hint = "give each run an address of its own: --out"});
 }
 
 bool PublishedFolder::create(const PublishedState& manifest) {
@@ -225,11 +225,10 @@ std::vector<PublishedFile> PublishedFolder::upload() {
     const uint64_t size = it->file_size(gone);
     if (gone || !is_plain_path(path)) continue;
     if (files.size() >= kMostFiles)
-      throw Error(ErrorKind::resources,
-                  {.where = folder_,
-                   .what = "has too many files to publish",
-                   .expected = "at most " + std::to_string(kMostFiles),
-                   .hint = "keep data and other files outside of the run's folder"});
+      throw Error(ErrorKind::resources, {.where = folder_,
+                                         .what = "has too many files to publish",
+                                         .expected = "at most " + std::to_string(kMostFiles),
+                                         .hint = "keep data and other files outside of the run's folder"});
     Seen& seen = seen_[path];
     if (seen.time != time || seen.file.bytes != size || seen.file.object.empty()) {
       Bytes bytes;

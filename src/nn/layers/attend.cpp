@@ -21,7 +21,7 @@ Json attributes(LayerContext& context, const Attending& how, bool aligned, const
   return attrs;
 }
 
-// What the op gets as its mask: that of the steps, or the numbers of their sequences where several lie in a row.
+// The mask that the op gets: that of the steps, or the numbers of their sequences where several lie in a row.
 Value seen_steps(const Attending& how, Value mask, Json* attrs) {
   if (!how.segments) return mask;
   attrs->set("segments", true);

@@ -63,13 +63,14 @@ std::vector<Value> build_positions(LayerContext& context, std::span<const Value>
 }  // namespace
 
 extern const LayerDef layer_positions;
-const LayerDef layer_positions{.name = "positions",
-                               .stem = "positions",
-                               .doc = "Adds to each step of a sequence numbers that tell where it is, from the sequence's own beginning on.",
-                               .example = R"({"type": "positions", "length": 7})",
-                               .example_input = "[4, 5]",
-                               .schema = layer_schema(kPositionsOptions, kPositionsPositional),
-                               .build = build_positions,
-                               .step_use = each_step};
+const LayerDef layer_positions{
+    .name = "positions",
+    .stem = "positions",
+    .doc = "Adds to each step of a sequence numbers that tell where it is, from the sequence's own beginning on.",
+    .example = R"({"type": "positions", "length": 7})",
+    .example_input = "[4, 5]",
+    .schema = layer_schema(kPositionsOptions, kPositionsPositional),
+    .build = build_positions,
+    .step_use = each_step};
 
 }  // namespace perigee

@@ -139,7 +139,7 @@ TEST(TrainerRecord, WhatNoOtherRecordHasIsNamed) {
   }
 }
 
-// What one of them says of a round must be what it can have seen of it.
+// One of them may say of a round only that which it can have seen of it.
 TEST(TrainerRecord, RoundsThatCannotHaveBeenAreNamed) {
   const Folder folder;
   const TrainerLog log = read_trainer_log(written(folder), "r");

@@ -83,7 +83,7 @@ TEST(SharedRing, TakesTheLongestRecordWhenHalfIsFree) {
   }
 }
 
-// What goes through a ring whose reader keeps up stays where both sides still have it in their caches.
+// Bytes in a ring whose reader keeps up stay where both sides still have them in their caches.
 TEST(SharedRing, BeginsAnewAtItsStartWheneverItIsEmpty) {
   TestRing memory;
   RingWriter writer(memory.ring);

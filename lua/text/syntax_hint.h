@@ -8,7 +8,7 @@ namespace perigee {
 
 // `message` is Lua's. Empty: nothing is known.
 std::string syntax_hint(std::string_view line, std::string_view message);
-// Of names that others have and Lua has not: "attempt to call global 'len' (a nil value)".
+// For names that others have and Lua has not: "attempt to call global 'len' (a nil value)".
 std::string foreign_name_hint(std::string_view message);
 
 }  // namespace perigee

@@ -1,11 +1,11 @@
-#include "lua/syntax_hint.h"
+#include "lua/text/syntax_hint.h"
 
 #include <utility>
 
 namespace perigee {
 namespace {
 
-// What stands in a line that Lua refuses, and how it is said here. The first that fits is taken. `start`: the line begins with it; `near`: what
+// Texts in a line that Lua refuses, and how they are written here. The first that fits is taken. `start`: the line begins with it; `near`: what
 // Lua stopped at, where a text alone would also be in lines that are wrong otherwise.
 struct Habit {
   std::string_view text, near, hint;

@@ -1,4 +1,4 @@
-#include "src/data/date_column.h"
+#include "src/data/table/columnar/date_column.h"
 
 #include "src/data/table/time_text.h"
 
