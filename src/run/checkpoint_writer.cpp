@@ -13,7 +13,7 @@ namespace {
 // file took of this one: on a machine that others load too, time alone would not say how much of a core the trainer has had. A trainer that
 // computes nothing, as it is paused or a GPU works for it, is waited for as long as the longest rest, or as the file's time stands for.
 constexpr auto kPace = std::chrono::milliseconds(100);
-constexpr double kTrainedPerWritten = 64;  // with the copies: less than a fiftieth
+constexpr double kTrainedPerWritten = 64;
 constexpr size_t kMostResults = 64;
 
 // That a thread has computed; infinite when there is no such thread any more.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What checkpoints beside the training cost: `python3 tests/bench/checkpoints.py [TURNS]`.
+"""What checkpoints beside the training cost: `python3 tests/bench/checkpoints.py [TURNS [EVERY]]`.
 
-The same run of one thread with a checkpoint due at every step, and with none before its end, in turns: CPU time of the process, wall time,
+The same run of one thread with a checkpoint due every EVERY steps (16), and with none before its end, in turns: CPU time of the process, wall time,
 and what the run itself counts that its training thread was held up, as a share of its time. A small and a large network; the disk as it is,
 and one that needs half a second for each file (tests/repl/slow_sync.c). Prints the rows of RESULTS.md."""
 
@@ -55,14 +55,14 @@ def trained(folder, network, every_steps, slow):
 
 
 def main():
-    turns = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    turns, every = (int(given) for given in (sys.argv[1:] + ["5", "16"][len(sys.argv) - 1:])[:2])
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
         subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", folder / "slow_sync.so", ROOT / "tests" / "repl" / "slow_sync.c", "-ldl"], check=True)
         print("| network | disk | CPU s with, without | wall s with, without | held up s with, without | files |\n|---|---|---|---|---|---|")
         for network in NETWORKS:
             for slow in (False, True):
-                runs = {1: [], 0: []}
+                runs = {every: [], 0: []}
                 for _ in range(turns):
                     for every_steps, found in runs.items():
                         found.append(trained(folder, network, every_steps, slow))
@@ -70,7 +70,7 @@ def main():
                 def of(what, runs=runs):
                     return ", ".join(f"{statistics.median(run[what] for run in found):.2f}" for found in runs.values())
                 print(f"| {network} | {f'{SLOW_MS} ms a file' if slow else 'as it is'} | {of('cpu')} | {of('wall')} | {of('held')} | "
-                      f"{statistics.median(run['files'] for run in runs[1]):.0f} |", flush=True)
+                      f"{statistics.median(run['files'] for run in runs[every]):.0f} |", flush=True)
 
 
 if __name__ == "__main__":
