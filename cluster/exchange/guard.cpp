@@ -20,6 +20,7 @@ constexpr double kJudged = 0.8;      // share of a run after which nothing is ga
 constexpr double kSmoothing = 0.01;  // share of a run over which the loss is smoothed
 constexpr double kLostGain = 0.5;    // of what the loss had come down by
 constexpr double kScatterShare = 0.05;
+constexpr int64_t kCalmRounds = 20;  // before which too few steps are known
 constexpr double kChance = 10;         // standard deviations of the smoothed loss, which no run of luck makes
 constexpr double kHighLossFor = 0.02;  // share of a run
 constexpr int64_t kLeastRounds = 5;    // in a row
@@ -102,13 +103,15 @@ std::string Guard::on_round(const RoundHealth& health) {
   return health.progress > kJudged ? "" : why;
 }
 
-// By how much it scatters from round to round is known from its steps, whatever it falls or rises by in the long run.
+// By how much it scatters from round to round is known from its steps, whatever it falls or rises by in the long run; that of its best time
+// counts, as a run that diverges scatters ever more.
 void Guard::smooth_loss(double loss, double share) {
   const double step = loss - now_.last_loss;
   now_.last_loss = loss;
   ++now_.scattered;
   now_.scatter += std::max(kScatterShare, 1 / static_cast<double>(now_.scattered)) * (step * step / 2 - now_.scatter);
   now_.loss += share * (loss - now_.loss);
+  if (now_.loss < now_.best_loss || now_.scattered <= kCalmRounds) now_.calm_scatter = now_.scatter;
   now_.best_loss = std::min(now_.best_loss, now_.loss);
 }
 
@@ -125,7 +128,7 @@ std::string Guard::judge_loss(const RoundHealth& health) {
   }
   const double share = std::clamp(step / kSmoothing, 0.05, 0.5);
   smooth_loss(health.loss, share);
-  const double chance = planted(Bug::chance_is_divergence) ? 0 : kChance * std::sqrt(now_.scatter * share / (2 - share));
+  const double chance = planted(Bug::chance_is_divergence) ? 0 : kChance * std::sqrt(now_.calm_scatter * share / (2 - share));
   if (now_.first_loss < 0 || now_.best_loss >= now_.first_loss ||
       now_.loss <= now_.best_loss + std::max(chance, kLostGain * (now_.first_loss - now_.best_loss))) {
     high_loss_since_ = -1;

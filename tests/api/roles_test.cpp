@@ -155,7 +155,7 @@ TEST(Roles, OfNothingAreRefused) {
   Fields c(all);
   c.n.of = nullptr;
   EXPECT_NE(refusal(c.n).find("field 'n' does not say which field it serves"), std::string::npos);
-  c.w.role = 4;
+  c.w.role = 5;
   EXPECT_NE(refusal(c.w).find("field 'w' has an unknown role"), std::string::npos);
 }
 

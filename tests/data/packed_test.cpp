@@ -163,11 +163,16 @@ TEST_F(Packed, TakesWhatIsHiddenAlong) {
 TEST_F(Packed, SaysWhatItCannotTake) {
   const auto has = [](const std::string& text, const char* part) { EXPECT_NE(text.find(part), std::string::npos) << text; };
   const std::string begin = R"({"type":"packed","length":12,)";
-  has(refusal(R"({"type":"packed","length":11,)" + documents() + "}"), "is less than a sequence has");
-  has(refusal(begin + R"("source":{"type":"arrays","x":[[1,2]]}})"), "has no sequences with a length of each");
+  has(refusal(R"({"type":"packed","length":11,)" + documents() + "}"), "at least as much as the longest, or a source that cuts it");
+  has(refusal(begin + R"("source":{"type":"arrays","x":[[1,2]]}})"), "a field whose source says how long it is: pg.data.documents { length = ... }");
   has(refusal(begin + R"("segments":"n",)" + documents() + "}"), "names a field that is there already");
   has(refusal(begin + R"("next":"next","source":{"type":"map","transforms":[{"type":"one_hot","field":"y"}],)" + documents() + "}}"),
       "has a field that cannot lie in a row of several sequences");
+  has(refusal(begin + R"("next":"next","source":{"type":"map","transforms":[{"type":"one_hot","field":"x"}],)" + documents() + "}}"),
+      "is what comes behind each token, and the field has none");
+  std::string many = R"({"type":"arrays")";
+  for (int i = 0; i < 64; ++i) many += ",\"f" + std::to_string(i) + "\":[[1,2]]";
+  has(refusal(begin + R"("field":"f0","source":)" + many + "}}"), "has too many fields to be packed");
 }
 
 }  // namespace
