@@ -76,7 +76,7 @@ class Guard {
     int64_t round = -1;
     double loss = -1, first_loss = -1, best_loss = -1, progress = -1;  // smoothed; at the last round
     double last_loss = -1, scatter = 0, calm_scatter = 0;  // as it came; half the mean square of its steps; the same at its best
-    int64_t scattered = 0;                                             // rounds of which that is the mean
+    int64_t scattered = 0;                                 // rounds of which that is the mean
     double first_parameters = -1;
   };
   Memory now_;

@@ -164,7 +164,8 @@ TEST_F(Packed, SaysWhatItCannotTake) {
   const auto has = [](const std::string& text, const char* part) { EXPECT_NE(text.find(part), std::string::npos) << text; };
   const std::string begin = R"({"type":"packed","length":12,)";
   has(refusal(R"({"type":"packed","length":11,)" + documents() + "}"), "at least as much as the longest, or a source that cuts it");
-  has(refusal(begin + R"("source":{"type":"arrays","x":[[1,2]]}})"), "a field whose source says how long it is: pg.data.documents { length = ... }");
+  has(refusal(begin + R"("source":{"type":"arrays","x":[[1,2]]}})"),
+      "a field whose source says how long it is: pg.data.documents { length = ... }");
   has(refusal(begin + R"("segments":"n",)" + documents() + "}"), "names a field that is there already");
   has(refusal(begin + R"("next":"next","source":{"type":"map","transforms":[{"type":"one_hot","field":"y"}],)" + documents() + "}}"),
       "has a field that cannot lie in a row of several sequences");

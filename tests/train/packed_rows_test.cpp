@@ -159,7 +159,8 @@ TEST_F(PackedRows, LayersThatWouldMixThemAreRefused) {
   for (const char* layer : {R"({"type":"lstm","units":8})", R"({"type":"conv1d","out":8,"kernel":3,"padding":"causal"})",
                             R"({"type":"reverse"})", R"({"type":"bidirectional","layer":{"type":"gru","units":4}})"}) {
     const std::string error = packed_refusal(job_on(packed(), network(layer)));
-    EXPECT_NE(error.find("would mix the sequences that lie in one row (a field of segments: pg.data.packed)"), std::string::npos) << layer << ": " << error;
+    EXPECT_NE(error.find("would mix the sequences that lie in one row (a field of segments: pg.data.packed)"), std::string::npos)
+        << layer << ": " << error;
   }
   EXPECT_EQ(packed_refusal(job_on(packed(), network(R"({"type":"conv1d","out":8,"kernel":1})"))), "accepted");
 }
