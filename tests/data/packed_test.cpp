@@ -169,8 +169,6 @@ TEST_F(Packed, SaysWhatItCannotTake) {
   has(refusal(begin + R"("segments":"n",)" + documents() + "}"), "names a field that is there already");
   has(refusal(begin + R"("next":"next","source":{"type":"map","transforms":[{"type":"one_hot","field":"y"}],)" + documents() + "}}"),
       "has a field that cannot lie in a row of several sequences");
-  has(refusal(begin + R"("next":"next","source":{"type":"map","transforms":[{"type":"one_hot","field":"x"}],)" + documents() + "}}"),
-      "is what comes behind each token, and the field has none");
   std::string many = R"({"type":"arrays")";
   for (int i = 0; i < 64; ++i) many += ",\"f" + std::to_string(i) + "\":[[1,2]]";
   has(refusal(begin + R"("field":"f0","source":)" + many + "}}"), "has too many fields to be packed");
