@@ -1,7 +1,6 @@
 // Invariants under all faults: the checks of World.
 #include <algorithm>
 #include <map>
-#include <ranges>
 #include <set>
 #include <utility>
 
@@ -173,13 +172,15 @@ void World::check_streams() {
   const std::vector<LedgerRecord> records = decode_records(disk_.bytes(), &read);
   std::vector<const LedgerRecord*> rounds;  // that count, the last one first
   int64_t limit = INT64_MAX;
-  for (const LedgerRecord& record : std::views::reverse(records)) {
+  for (size_t i = records.size(); i-- > 0;) {
+    const LedgerRecord& record = records[i];
     if (record.kind == LedgerRecord::Kind::voided) limit = std::min(limit, record.round);
     if (record.kind == LedgerRecord::Kind::round && record.round <= limit) rounds.push_back(&record);
   }
   const int64_t lanes = scenario_.streams / scenario_.shards, steps = scenario_.examples / scenario_.streams;
   std::vector<int64_t> read_to(static_cast<size_t>(scenario_.shards), 0);  // steps of each shard, through all epochs
-  for (const LedgerRecord* record : std::views::reverse(rounds)) {
+  for (size_t i = rounds.size(); i-- > 0;) {
+    const LedgerRecord* const record = rounds[i];
     std::map<int64_t, std::pair<WorkerId, std::set<int64_t>>> now;
     for (const Share& share : record->shares)
       for (const Range& range : share.ranges)
