@@ -163,8 +163,8 @@ CASES += [
     script("a run that loses what it had learnt", "averaging", "the run diverges; got ", "guard = false lets it go on", ("every = 1", "every = 1, guard = false"),
            args=("train", "trial.lua", "--workers", "2", "--threads", "1"), loss='"mse"', train='pg.data.csv { "number.csv" }', writes_run=True,
            network='pg.sequential { pg.dense { 8, activation = "tanh" }, pg.dense { 1 } }', data=", batch = 5",
-           optimizer='pg.sgd { lr = { type = "map", values = { ["0"] = 0.02, ["30"] = 10 } } }',
-           more='epochs = 200, clip = { type = "norm" }, averaging = pg.averaging.periodic { every = 1 },'),
+           optimizer='pg.sgd { lr = { type = "map", values = { ["0"] = 0.02, ["3"] = 10 } } }',
+           more='epochs = 20, clip = { type = "norm" }, averaging = pg.averaging.periodic { every = 1 },'),
     job("'program' needs too many results at once", ("for i = 1, 29 do x = x + all[i] end ", ""), "at most 23", place="trial.lua:6: optimizer",
         optimizer="pg.rule { update = function(p, g) local all, x = {}, g for i = 1, 30 do x = x * p all[i] = x end "
                   "for i = 1, 29 do x = x + all[i] end return x end }"),
