@@ -6,7 +6,7 @@
 
 #include "src/core/warning.h"
 #include "src/data/arrays.h"
-#include "src/data/table/columnar/date_column.h"
+#include "src/data/table/time_text.h"
 #include "src/io/csv.h"
 
 namespace perigee {
@@ -307,7 +307,7 @@ class TableReader {
   }
 
   bool are_dates(const TableSourceMeaning& meaning) const {
-    DateFormats formats;
+    tables::DateFormats formats;
     return std::all_of(rows_.begin(), rows_.end(), [&](int64_t r) {
       const std::string_view cell = table_.cell(r, meaning.column);
       return is_missing(cell) || formats.take(cell);
@@ -333,7 +333,7 @@ class TableReader {
   }
 
   void infer_dates(TableSourceMeaning& meaning) const {
-    DateFormats formats;
+    tables::DateFormats formats;
     for (const int64_t r : rows_) {
       const std::string_view cell = table_.cell(r, meaning.column);
       if (!is_missing(cell) && !formats.take(cell))
@@ -348,7 +348,7 @@ class TableReader {
     double sum = 0;
     int64_t count = 0;
     for (const int64_t r : rows_)
-      if (const auto year = year_of_date(table_.cell(r, meaning.column), *meaning.date)) sum += *year, ++count;
+      if (const auto year = tables::year_of_date(table_.cell(r, meaning.column), *meaning.date)) sum += *year, ++count;
     meaning.mean = count > 0 ? sum / static_cast<double>(count) : 0;
   }
 
@@ -433,8 +433,8 @@ class TableReader {
     double value = 0;
     if (is_missing(cell)) return meaning.mean;
     if (meaning.date) {
-      const auto year = year_of_date(cell, *meaning.date);
-      if (!year) no_date(row, meaning, "a date as in the training data: " + example_of_date(*meaning.date));
+      const auto year = tables::year_of_date(cell, *meaning.date);
+      if (!year) no_date(row, meaning, "a date as in the training data: " + tables::example_of_date(*meaning.date));
       return *year;
     }
     if (!csv_number(cell, value))

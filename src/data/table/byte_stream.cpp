@@ -157,7 +157,7 @@ class XzStream : public CompressedStream {
     at_ += given - stream_.avail_in;
     done += room - stream_.avail_out;
     if (status != LZMA_OK && status != LZMA_STREAM_END && status != LZMA_BUF_ERROR)
-      damaged("the compressed data are damaged (liblzma " + std::to_string(status) + ")");
+      damaged("the compressed data are damaged: status " + std::to_string(status) + " of liblzma");
     return status == LZMA_STREAM_END;
   }
 

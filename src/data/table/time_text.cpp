@@ -308,4 +308,32 @@ int64_t zone_offset_ms(const std::string& name, int64_t ms, const std::string& w
   return zone.offset_s[static_cast<size_t>(next - zone.at_s.begin())] * 1000;
 }
 
+namespace {
+
+bool read_date(std::string_view cell, const std::string& format, int64_t& ms) {
+  return format.empty() ? parse_iso_time(cell, ms) : parse_time(cell, format, ms);
+}
+
+}  // namespace
+
+bool DateFormats::take(std::string_view cell) {
+  int64_t ignored = 0;
+  std::erase_if(left_, [&](const std::string& format) { return !read_date(cell, format, ignored); });
+  return !left_.empty();
+}
+
+std::optional<double> year_of_date(std::string_view cell, const std::string& format) {
+  int64_t ms = 0;
+  if (!read_date(cell, format, ms)) return std::nullopt;
+  const int64_t year = parts_of(ms).year;
+  const auto begin = static_cast<double>(ms_of_date(year, 1, 1)), end = static_cast<double>(ms_of_date(year + 1, 1, 1));
+  return static_cast<double>(year) + (static_cast<double>(ms) - begin) / (end - begin);
+}
+
+std::string example_of_date(const std::string& format) {
+  std::string text;
+  append_time(ms_of_date(2023, 5, 9), format, text);
+  return text;
+}
+
 }  // namespace perigee::tables
