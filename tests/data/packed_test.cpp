@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "src/core/error.h"
 #include "src/data/loader.h"
+#include "src/data/transform.h"
 #include "src/io/file.h"
 #include "tests/io/temporary.h"
 
@@ -158,6 +160,58 @@ TEST_F(Packed, TakesWhatIsHiddenAlong) {
     chosen += 30 - std::count(r.y.begin(), r.y.end(), -1);
   }
   EXPECT_GT(chosen, 100);
+}
+
+// Sequences in the place of those that a source reads, with what it says of their lengths.
+class SaidLengths : public DataSource {
+ public:
+  explicit SaidLengths(Dtype dtype) {
+    fields_.push_back({.name = "x", .dtype = dtype, .shape = Shape({4})});
+    fields_.push_back({.name = "n", .dtype = Dtype::i64, .shape = {}, .role = FieldRole::length, .of = "x"});
+  }
+  int64_t size() const override { return 3; }
+  const std::vector<Field>& fields() const override { return fields_; }
+  void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
+    const int64_t length = key.epoch == 0 ? first : later;
+    std::memset(slots[0], 0, 4 * dtype_bytes(fields_[0].dtype));
+    std::memcpy(slots[1], &length, sizeof length);
+  }
+  SourceTraits traits() const override { return {.description = "said lengths"}; }
+  int64_t first = 2, later = 2;
+
+ private:
+  std::vector<Field> fields_;
+};
+
+TEST_F(Packed, ChecksWhatASourceSaysOfItsLengths) {
+  const auto said = [&](Dtype dtype, int64_t first, int64_t later, const std::string& more) {
+    auto inner = std::make_shared<SaidLengths>(dtype);
+    inner->first = first, inner->later = later;
+    const LeafScope scope([&](const Config& config, const std::string& folder) -> SourcePtr {
+      if (config.string("type") == "packed") return source_named("packed").open(config, folder);
+      return inner;
+    });
+    try {
+      const SourcePtr source = open(R"({"type":"packed","length":4,)" + more + documents() + "}");
+      std::vector<std::vector<std::byte>> room;
+      std::vector<std::byte*> slots;
+      for (const Field& field : source->fields())
+        slots.push_back(room.emplace_back(static_cast<size_t>(field.shape.elements()) * dtype_bytes(field.dtype)).data());
+      source->read({.index = 0, .epoch = 1}, slots);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const auto has = [](const std::string& text, const char* part) { EXPECT_NE(text.find(part), std::string::npos) << text; };
+  EXPECT_EQ(said(Dtype::i64, 2, 2, R"("next":"y",)"), "accepted");
+  EXPECT_EQ(said(Dtype::f32, 2, 2, ""), "accepted");
+  has(said(Dtype::f32, 2, 2, R"("next":"y",)"), "is what comes behind each token, and the field has none");
+  for (const int64_t length : {int64_t{5}, int64_t{-1}, INT64_MAX}) {
+    has(said(Dtype::i64, length, 2, ""), "the length is none of the field");
+    has(said(Dtype::i64, 2, length, ""), "the length is none of the field");
+  }
+  has(said(Dtype::i64, 2, 3, ""), "put transforms that change a length behind packed, or leave packed out");
 }
 
 TEST_F(Packed, SaysWhatItCannotTake) {
