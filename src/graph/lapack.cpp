@@ -1,8 +1,10 @@
 #include "src/graph/lapack.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -86,6 +88,9 @@ void give(const View& to, const Tensor& from) {
 
 [[noreturn]] void refuse_lapack(const char* op, std::string what, std::string got, std::string expected = "") {
   throw Error(ErrorKind::model, {.where = op, .what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
+}
+[[noreturn]] void refuse_endless(const char* op, const std::string& matrix, const char* values, std::string got) {
+  refuse_lapack(op, matrix + " has no " + values + " that converge (it may hold NaN)", std::move(got));
 }
 
 // Matrices of a batch, in f64 and row-major: by columns they are the transposes.
@@ -228,7 +233,7 @@ std::vector<Tensor> svd(const View& a) {
       library.gesdd("S", &n, &m, matrices.matrix(i), &n, lapack_at(s, i, k), lapack_at(vt, i, int64_t{k} * n), &n,
                     lapack_at(u, i, int64_t{m} * k), &k, room, size, iwork.data(), &info);
     });
-    if (info != 0) refuse_lapack("svd", which(matrices, i) + " has no singular values that converge (it may hold NaN)", text_of(a));
+    if (info != 0) refuse_endless("svd", which(matrices, i), "singular values", text_of(a));
     for (int64_t j = 0; j < k; ++j) {
       double *const left = lapack_at(u, i, int64_t{m} * k) + j, *const right = lapack_at(vt, i, int64_t{k} * n) + j * n;
       const double sign = sign_of(left, m, k);
@@ -253,7 +258,7 @@ std::vector<Tensor> eigen_symmetric(const View& a) {
     std::vector<double> work(static_cast<size_t>(size));
     std::vector<int> iwork(static_cast<size_t>(isize));
     library.syevd("V", "U", &n, matrices.matrix(i), &n, lapack_at(values, i, n), work.data(), &size, iwork.data(), &isize, &info);
-    if (info != 0) refuse_lapack("eigh", which(matrices, i) + " has no eigenvalues that converge (it may hold NaN)", text_of(a));
+    if (info != 0) refuse_endless("eigh", which(matrices, i), "eigenvalues", text_of(a));
     for (int64_t j = 0; j < n; ++j) multiply(matrices.matrix(i) + j * n, n, 1, sign_of(matrices.matrix(i) + j * n, n, 1));
     lapack_transpose(matrices.matrix(i), n, n, lapack_at(vectors, i, int64_t{n} * n));
   }
@@ -353,9 +358,9 @@ const char* missing_linear_algebra() {
 }
 
 void (*linear_algebra(std::string_view op))(const KernelCall&) {
-  for (const Entry& entry : kEntries)
-    if (entry.op == op) return entry.run;
-  throw Error(ErrorKind::usage, {.what = "there is no linear algebra of this name", .got = std::string(op)});
+  const auto* const entry = std::find_if(std::begin(kEntries), std::end(kEntries), [&](const Entry& each) { return each.op == op; });
+  assert(entry != std::end(kEntries));
+  return entry->run;
 }
 
 std::exception_ptr take_linear_algebra_failure() { return std::exchange(failure, nullptr); }

@@ -347,6 +347,20 @@ TEST(DamagedTables, TreesOfDatabasesSayWhatIsWrong) {
   expect_said(said_of(datum, ""), "record 2: a value is no Datum of Caffe's, as the first is; ");
 }
 
+// A schema of 5,000 columns that all have the same description, which costs four bytes each.
+TEST(DamagedTables, ASchemaMayNameOneColumnThousandsOfTimes) {
+  const auto numbers = [](std::initializer_list<uint64_t> all, size_t bytes) {
+    std::string text;
+    for (const uint64_t each : all) text += little(each, bytes);
+    return text;
+  };
+  const std::string message = numbers({16}, 4) + numbers({10, 12, 0, 8, 4, 0}, 2) + numbers({12, 16, 1}, 4);  // of kind 1: a schema
+  const std::string schema = numbers({8, 8, 0, 4}, 2) + numbers({8, 4, 5000}, 4) + std::string(20'000, '\0');
+  const std::string metadata = message + schema;
+  expect_said(said_of(numbers({0xffffffff, metadata.size()}, 4) + metadata, ""),
+              "the Arrow file has more columns than its bytes can have; ");
+}
+
 // HDF5 keeps numbers that nobody wrote and texts that are all alike in few bytes.
 TEST(DamagedTables, SmallFilesOfHdf5MayHaveFarTooMuch) {
   expect_said(said_of(corpus("hdf5", "columns"), "hdf5"), "the data sets make too many columns");

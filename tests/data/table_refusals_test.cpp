@@ -130,7 +130,7 @@ TEST(TableRefusals, OfPackedFiles) {
   };
   EXPECT_EQ(read(), "accepted");
   packed[24] = '\x7f';  // a kind of piece that there is not
-  expect_said(read(), "t.csv.xz: the compressed data are damaged (liblzma 9)");
+  expect_said(read(), "t.csv.xz: the compressed data are damaged: status 9 of liblzma");
   // Files that are mapped are unpacked into one without a name.
   write_file(folder / "t.gz", gzip(as_bytes(std::string(3 << 20, 'x'))));
   expect_said(refusal([&] { unpacked_file(folder / "t.gz", 1 << 20); }),

@@ -229,6 +229,12 @@ TEST(Sequences, HaveABound) {
       std::string::npos);
 }
 
+TEST(Sequences, RecordsAreReadByWhatWasFitted) {
+  const Json json = Json::parse(R"({"type":"table","file":"t.csv"})", "test");
+  EXPECT_EQ(refusal([&] { prepared_records(Config(json, "test", ErrorKind::data), Table{}, TableUse::records); }),
+            "test: 'fitted' is needed to read records");
+}
+
 TEST(Sequences, HaveHorizons) {
   const TemporaryFolder folder;
   write_file(folder / "t.csv", as_bytes("v\n1\n2\n3\n4\n5\n6\n"));

@@ -18,7 +18,8 @@ struct Wrong {
   const char* error;
 };
 
-const Type kReal{Dtype::f32, {4, 6}}, kWhole{Dtype::i64, {4, 6}}, kTruth{Dtype::boolean, {4, 6}}, kNumber{Dtype::f32, {}};
+const Type kReal{Dtype::f32, {4, 6}}, kWhole{Dtype::i64, {4, 6}}, kTruth{Dtype::boolean, {4, 6}}, kNumber{Dtype::f32, {}},
+    kHeads{Dtype::f32, {2, 3, 2, 4}};
 
 TEST(Refusals, OpsNameWhatTheyTake) {
   const std::vector<Wrong> all = {
@@ -28,6 +29,16 @@ TEST(Refusals, OpsNameWhatTheyTake) {
       {"random_uniform", {kWhole}, "{}", "random numbers are f32 or f64; got i64[4x6]"},
       {"fold_steps", {{Dtype::f32, {4}}}, "{}", "folds examples x steps; got f32[4], expected two dimensions or more"},
       {"unfold_steps", {kReal}, R"({"steps": 3})", "cannot be cut into steps; got f32[4x6], expected a multiple of 3"},
+      {"conv2d",
+       {{Dtype::f32, {1, 1, 4, 4}}, {Dtype::f64, {1, 1, 3, 3}}},
+       "{}",
+       "the weight has the wrong element type; got f64, expected f32"},
+      {"attention",
+       {kHeads, kHeads, kHeads},
+       R"({"segments": true})",
+       "attention: segments are of steps that look at each other; got no mask, expected as many queries as keys, and a mask with the "
+       "number of each "
+       "step's sequence"},
       {"reduce_sum", {kTruth}, "{}", "cannot reduce this dtype; got bool[4x6], expected a number; cast it"},
       {"concatenate", std::vector<Type>(17, {Dtype::u8, {kMaxElements}}), R"({"axis": 0})", "a dimension overflows; got u8["},
   };

@@ -2,8 +2,13 @@
 #include "src/io/store/etcd.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <string_view>
+#include <thread>
 
 #include "src/core/error.h"
 
@@ -53,6 +58,35 @@ TEST(Etcd, MembersThatAreGoneAreOneError) {
     EXPECT_NE(std::string(error.what()).find("no member of etcd answers"), std::string::npos) << error.what();
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(10));
+}
+
+// Another web server where etcd should be: its answers are JSON, and say nothing.
+TEST(Etcd, AnAnswerWithoutALeaseIsRefused) {
+  const int listening = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET, at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  ASSERT_EQ(::bind(listening, reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(::listen(listening, 1), 0);
+  ASSERT_EQ(::getsockname(listening, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  std::thread server([listening] {
+    const int client = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
+    char asked[4096];
+    static constexpr std::string_view kAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+    if (::read(client, asked, sizeof asked) > 0) {
+      EXPECT_EQ(::write(client, kAnswer.data(), kAnswer.size()), static_cast<ssize_t>(kAnswer.size()));
+    }
+    ::close(client);
+  });
+  EtcdClient etcd(parse_etcd_address("etcd://127.0.0.1:" + std::to_string(ntohs(at.sin_port)) + "/x"), 20'000);
+  try {
+    etcd.grant(5);
+    ADD_FAILURE() << "there is no lease";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("etcd gives no lease; is it etcd that answers there?"), std::string::npos) << error.what();
+  }
+  server.join();
+  ::close(listening);
 }
 
 }  // namespace

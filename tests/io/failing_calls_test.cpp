@@ -22,6 +22,7 @@
 #include "cluster/ledger/file_ledger.h"
 #include "cluster/ledger/ledger.h"
 #include "src/core/error.h"
+#include "src/io/codec/zstd.h"
 #include "src/io/file.h"
 #include "src/io/module.h"
 #include "src/io/plot/png.h"
@@ -160,6 +161,18 @@ TEST(FailingCalls, AMappingThatIsLargerThanTheProcessMayHave) {
   std::filesystem::resize_file(path, uint64_t{1} << 40);
   const Limit memory(RLIMIT_AS, rlim_t{1} << 39);
   expect_said(refusal("", 0, [&] { MappedFile file(path); }), {path + ": cannot be mapped: Cannot allocate memory"});
+}
+
+// Zstandard asks for its own memory, of which there is too little beside the result's.
+TEST(FailingCalls, ACompressionWithoutMemory) {
+  const Bytes content(size_t{32} << 20);
+  Bytes packed;
+  zstd_compress(as_bytes("small"), 3, packed);
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const Limit memory(RLIMIT_AS, pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE)) + (size_t{64} << 20));
+  Bytes out;
+  expect_said(refusal("", 0, [&] { zstd_compress(content, 22, out); }), {"Zstandard cannot compress: ", "not enough memory"});
 }
 
 TEST(FailingCalls, AFileOfRecords) {

@@ -53,6 +53,18 @@ TEST(StoreUrl, WhatIsNone) {
   EXPECT_THROW(list_stored("https://h/"), Error);
 }
 
+TEST(Stores, ListingsHaveABound) {
+  const StoreUrl folder = parse_store_url("s3://b/many");
+  EXPECT_NO_THROW(check_listing(folder, 4'000'000));
+  try {
+    check_listing(folder, 4'000'001);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "s3://b/many: the folder has too many entries; expected at most 4000000; put them into folders of fewer files");
+  }
+}
+
 TEST(StoreUrl, PathsWithin) {
   EXPECT_EQ(path_in("/data", "s3://b/k"), "s3://b/k");
   EXPECT_EQ(path_in("s3://b/data/", "./mnist//x.gz"), "s3://b/data/mnist/x.gz");

@@ -364,5 +364,20 @@ TEST_F(TlsTest, KeysAreRenewedLongBeforeTheirBound) {
   EXPECT_EQ(server.tls.key_updates(), 0u);
 }
 
+// A hello that announces more than a stranger may make us read; what comes of it is no more than was announced.
+TEST_F(TlsTest, AHelloWithoutEndIsRefused) {
+  const auto record = [](std::string body) {
+    body.insert(0, {'\x16', '\x03', '\x01', static_cast<char>(body.size() >> 8), static_cast<char>(body.size() & 255)});
+    return body;
+  };
+  std::string sent = record(std::string("\x01\x01\xff\x00", 4) + std::string(10'000, 'x'));
+  for (int i = 0; i < 20 && server_.tls.state() == Tls::State::handshake; ++i) {
+    server_.hear(as_bytes(sent));
+    sent = record(std::string(10'000, 'x'));
+  }
+  EXPECT_EQ(server_.tls.state(), Tls::State::failed);
+  EXPECT_TRUE(server_.tls.problem().starts_with("a handshake of more than ")) << server_.tls.problem();
+}
+
 }  // namespace
 }  // namespace perigee

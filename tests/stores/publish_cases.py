@@ -200,6 +200,22 @@ for key in [each["Key"] for each in s3.list_objects_v2(Bucket="bucket", Prefix="
 
 
 @test
+def s3_too_many_files(world):
+    """They are counted before the first one is sent."""
+    env, folder = world.s3(PERIGEE_STORE_CACHE_MB="0"), world.folder / "crowd"
+    folder.mkdir()
+    for number in range(10_001):
+        (folder / str(number)).touch()
+    with Tool(env) as tool:
+        tool("claim", "s3://bucket/runs/crowd", folder)
+        says(tool("publish"), "has too many files to publish; expected at most 10000", "keep data and other files outside of the run's folder")
+        for number in range(1, 10_001):
+            (folder / str(number)).unlink()
+        assert tool("publish") == {}
+        assert len(tool("list", "s3://bucket/runs/crowd/objects")["entries"]) == 1
+
+
+@test
 def s3_many_writers(world):
     """Every manifest that this one would write is there already."""
     proxy = FaultProxy(world.moto.url)

@@ -202,6 +202,43 @@ TEST(Tokenizer, AnExpressionCutsAsPcre2Finds) {
   EXPECT_EQ(encode(*tokenizer, "ab123ab").ids, (std::vector<int32_t>{0, 2, 3, 0}));
 }
 
+TEST(Tokenizer, AnExpressionThatTakesTooManyStepsIsRefused) {
+  const TokenizerPtr tokenizer =
+      Tokenizer::read(with_model(R"({"type":"WordLevel","vocab":{"a":0}})",
+                                 R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"(a|aa)+$"},"behavior":"Isolated"},)"),
+                      "file");
+  TokenEncoding encoding;
+  try {
+    tokenizer->encode(std::string(200, 'a') + "b", "text", true, encoding);
+    FAIL() << "it was found that nothing matches";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("the regular expression fails; got match limit exceeded; a repetition in a repetition, such as (a+)+, takes "
+                        "too many steps: write it without"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+// 2 million pieces, and a text of 1 GiB of which only the size counts.
+TEST(Tokenizer, HasBounds) {
+  std::string pieces;
+  for (int i = 0; i <= 1 << 21; ++i)
+    pieces +=
+        "\x0a\x03\x0a\x01"
+        "a";
+  EXPECT_REFUSED(pieces, "the model has too many pieces");
+  const TokenizerPtr tokenizer = Tokenizer::read(with_model(R"({"type":"WordLevel","vocab":{"a":0}})"), "file");
+  TokenEncoding encoding;
+  try {
+    tokenizer->encode(std::string_view("a", (size_t{1} << 30) + 1), "text", true, encoding);
+    FAIL() << "too much";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("text: the text is too large for a tokenizer; got 1073741825 bytes"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(Tokenizer, Gpt2WordsTakeTheSpaceBeforeThem) {
   const std::string text = "I'll  go\n\n to\xC2\xA0 x2 !?";
   std::string cut;

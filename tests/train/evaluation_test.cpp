@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "src/model/evaluation_details.h"
+#include "src/model/metrics/rows.h"
 #include "tests/core/refusal.h"
 
 namespace perigee {
@@ -308,6 +309,17 @@ TEST(Evaluation, WeightsAreThoseOfScikitLearn) {
   const Json binary = judged("binary", said, Tensor::from<float>({12, 1}, {1, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1}));
   expect(binary, "accuracy", 0.4787401574803149);
   expect(binary, "f1", 0.5037481259370314);
+}
+
+// A job checks that tables fit each other; one that does not is not read beyond its end all the same.
+TEST(Evaluations, ReadNothingBeyondATable) {
+  const Tensor out(Dtype::f32, Shape({3, 2}));
+  EXPECT_EQ(Rows(out, Tensor(Dtype::f32, Shape({3, 2})), -1).count, 3);
+  for (const Shape& wanted : {Shape({2, 2}), Shape()})
+    EXPECT_HAS(refusal(ErrorKind::model, [&] { Rows(out, Tensor(Dtype::f32, wanted), -1); }), "outputs and targets do not fit");
+  EXPECT_HAS(refusal(ErrorKind::model, [&] { Rows(out, Tensor(Dtype::f32, Shape({3, 2})), 4); }), "outputs and targets do not fit");
+  const Tensor halves(Dtype::bf16, Shape({3, 2}));
+  EXPECT_HAS(refusal(ErrorKind::model, [&] { element(halves.view(), 0); }), "outputs and targets must be numbers");
 }
 
 }  // namespace

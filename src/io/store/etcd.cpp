@@ -179,7 +179,8 @@ void EtcdClient::put(const std::string& key, const std::string& value) {
 int64_t EtcdClient::grant(int64_t seconds) {
   const Json answer = call("/v3/lease/grant", Json(Json::Object{{"TTL", std::to_string(seconds)}}));
   const int64_t lease = etcd_number_of(answer.find("ID"));
-  if (lease == 0) throw Error(ErrorKind::resources, {.where = address_.text, .what = "etcd gives no lease"});
+  if (lease == 0)
+    throw Error(ErrorKind::resources, {.where = address_.text, .what = "etcd gives no lease", .hint = "is it etcd that answers there?"});
   return lease;
 }
 

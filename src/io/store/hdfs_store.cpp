@@ -123,9 +123,7 @@ class HdfsStore final : public Store {
       if (entry.name.empty() || entry.name == "." || entry.name == ".." || entry.name.find('/') != std::string::npos) continue;
       entries.push_back(std::move(entry));
     }
-    if (entries.size() > kMostEntries)
-      throw Error(ErrorKind::resources,
-                  {.where = url.text, .what = "the folder has too many entries", .expected = "at most " + std::to_string(kMostEntries)});
+    check_listing(url, entries.size());
     return entries;
   }
 

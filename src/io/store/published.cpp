@@ -215,32 +215,38 @@ void PublishedFolder::refuse_stale(const PublishedState& there) const {
 
 // A file of another time or size than before is read; one that then has another hash is written, under a new name.
 std::vector<PublishedFile> PublishedFolder::upload() {
-  std::vector<PublishedFile> files;
+  std::vector<fs::directory_entry> there;
   std::error_code status;
   for (fs::recursive_directory_iterator it(folder_, status), end; !status && it != end; it.increment(status)) {
     std::error_code gone;
     if (!it->is_regular_file(gone) || it->path().filename().string().find(".tmp") != std::string::npos) continue;
-    const std::string path = it->path().lexically_relative(folder_).string();
-    const int64_t time = it->last_write_time(gone).time_since_epoch().count();
-    const uint64_t size = it->file_size(gone);
-    if (gone || !is_plain_path(path)) continue;
-    if (files.size() >= kMostFiles)
+    if (there.size() >= kMostFiles)
       throw Error(ErrorKind::resources, {.where = folder_,
                                          .what = "has too many files to publish",
                                          .expected = "at most " + std::to_string(kMostFiles),
                                          .hint = "keep data and other files outside of the run's folder"});
+    there.push_back(*it);
+  }
+  if (status) throw Error(ErrorKind::resources, {.where = folder_, .what = "the folder cannot be read: " + status.message()});
+  std::vector<PublishedFile> files;
+  for (const fs::directory_entry& entry : there) {
+    std::error_code gone;
+    const std::string path = entry.path().lexically_relative(folder_).string();
+    const int64_t time = entry.last_write_time(gone).time_since_epoch().count();
+    const uint64_t size = entry.file_size(gone);
+    if (gone || !is_plain_path(path)) continue;
     Seen& seen = seen_[path];
     if (seen.time != time || seen.file.bytes != size || seen.file.object.empty()) {
       Bytes bytes;
       try {
-        read_file(it->path().string(), kLargestStored, bytes);
+        read_file(entry.path().string(), kLargestStored, bytes);
       } catch (const Error&) {
-        if (!fs::exists(it->path(), gone)) continue;  // an old checkpoint that was just removed
+        if (!fs::exists(entry.path(), gone)) continue;  // an old checkpoint that was just removed
         throw;
       }
       const std::string hash = xxh3_hex(bytes);
       if (seen.file.object.empty() || hash != seen.file.xxh3 || bytes.size() != seen.file.bytes) {
-        std::string name = std::to_string(newest_.generation) + "-" + random_name() + "-" + it->path().filename().string();
+        std::string name = std::to_string(newest_.generation) + "-" + random_name() + "-" + entry.path().filename().string();
         const std::span<const std::byte> pieces[] = {bytes};
         put_stored(in_folder(url_, "objects/" + name), pieces, {.absent = true});
         seen.file = {path, std::move(name), hash, bytes.size()};
@@ -249,7 +255,6 @@ std::vector<PublishedFile> PublishedFolder::upload() {
     }
     files.push_back(seen.file);
   }
-  if (status) throw Error(ErrorKind::resources, {.where = folder_, .what = "the folder cannot be read: " + status.message()});
   std::sort(files.begin(), files.end(), [](const PublishedFile& a, const PublishedFile& b) { return a.path < b.path; });
   return files;
 }

@@ -106,9 +106,7 @@ class S3Store final : public Store {
       perform(page, url.text);
       if (!page.ok() || !page.problem.empty()) refuse(url, page);
       read_page(as_text(page.content), prefix, entries);
-      if (entries.size() > kMostEntries)
-        throw Error(ErrorKind::resources,
-                    {.where = url.text, .what = "the folder has too many entries", .expected = "at most " + std::to_string(kMostEntries)});
+      check_listing(url, entries.size());
       const std::string next =
           xml_text(as_text(page.content), "IsTruncated") == "true" ? xml_text(as_text(page.content), "NextContinuationToken") : "";
       if (!next.empty() && next == token) refuse_answer(url, page);

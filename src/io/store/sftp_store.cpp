@@ -144,10 +144,7 @@ class SftpStore final : public Store {
       // Minutes are all that a listing tells of the time; with the size they are the version.
       entry.version = std::string(words[4]) + " " + std::string(words[5]) + " " + std::string(words[6]) + " " + std::string(words[7]);
       entries.push_back(std::move(entry));
-      if (entries.size() > kMostEntries)
-        throw Error(
-            ErrorKind::resources,
-            {.where = folder.text, .what = "the folder has too many entries", .expected = "at most " + std::to_string(kMostEntries)});
+      check_listing(folder, entries.size());
     }
     return entries;
   }

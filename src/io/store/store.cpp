@@ -245,6 +245,15 @@ class Expected {
 
 }  // namespace
 
+void check_listing(const StoreUrl& folder, size_t entries) {
+  constexpr size_t kMostEntries = 4'000'000;
+  if (entries > kMostEntries)
+    throw Error(ErrorKind::resources, {.where = folder.text,
+                                       .what = "the folder has too many entries",
+                                       .expected = "at most " + std::to_string(kMostEntries),
+                                       .hint = "put them into folders of fewer files"});
+}
+
 StoredInfo stat_stored(const std::string& path) {
   const StoreUrl url = checked_url(path);
   const StoredInfo info = store_of(url).stat(url);

@@ -49,7 +49,8 @@ class Store {
   virtual void remove(const StoreUrl& url) = 0;  // nothing happens when it is not there
 };
 
-inline constexpr size_t kMostEntries = 4'000'000;  // of a listing
+// Error(resources) for a listing that is longer than memory is for.
+void check_listing(const StoreUrl& folder, size_t entries);
 inline constexpr uint64_t kLargestStored = uint64_t{1} << 44;
 
 // --- Calls of src/io/file.h. For each path is_store_path() holds, and none begins with file:// ----------------------------------------

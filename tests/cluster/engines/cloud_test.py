@@ -330,6 +330,22 @@ def refused_orders():
         case.none_left()
 
 
+def a_machine_brings_no_files_from_elsewhere():
+    """The order in the store names a file that would lie outside of the run's folder."""
+    with Case() as case:
+        order = {"words": ["train", "job.json"], "files": ["../job.json"], "machines": 1, "port": 7700}
+        cloud.s3.put_object(Bucket="bucket", Key="runs/odd/run.json", Body=json.dumps(order).encode())
+        metadata = Metadata(0, cloud.role_keys)
+        try:
+            machine = case.start("cloud", "machine", "s3://bucket/runs/odd",
+                                 env={"AWS_ENDPOINT_URL": cloud.moto.url, "AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata.url, "HOME": str(case.folder)})
+            assert machine.wait() == 3, machine.tail()
+        finally:
+            metadata.stop()
+        told = case.key("s3://bucket/runs/odd", "result").decode()
+        assert told == "3\nperigee: s3://bucket/runs/odd/run.json: names a file outside of the run; got '../job.json'\n", told
+
+
 def error_answer(code, message):
     return ("status", 400, f"<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors></Response>")
 
@@ -419,6 +435,6 @@ if __name__ == "__main__":
             sys.exit(0)
         try:
             harness.main([two_machines_train, a_store_that_fails_loses_no_output, an_error_of_the_script_is_told, ctrl_c_leaves_a_checkpoint_and_no_machine, a_killed_caller_leaves_no_machine,
-                          a_lost_answer_starts_nothing_twice, refused_orders, spot_notices, lists_and_prices])
+                          a_lost_answer_starts_nothing_twice, refused_orders, a_machine_brings_no_files_from_elsewhere, spot_notices, lists_and_prices])
         finally:
             cloud.stop()

@@ -222,6 +222,15 @@ TEST_F(StandbyTest, GivesUpWhenNobodyComes) {
   EXPECT_TRUE(run_until([&] { return !error.empty(); }, 200'000));
 }
 
+TEST_F(StandbyTest, SaysThatItNeverFoundItsCoordinator) {
+  kill_coordinator();
+  ASSERT_TRUE(run_until([&] { return !error.empty(); }, 200'000));
+  EXPECT_EQ(
+      error,
+      "s: the coordinator could not be reached; got coordinator:1; start the run with --advertise HOST:PORT, an address under which this "
+      "machine reaches it");
+}
+
 TEST_F(StandbyTest, NamesTheMachineThatIsMissing) {
   followed();
   replicate({.membership = {5, true, {1, 2, 3}}, .who = {{1, "a/0", "a"}, {2, "b/0", "b"}, {3, "c/0", "c"}}});
