@@ -11,6 +11,8 @@ import tarfile
 import tempfile
 import time
 
+import harness
+
 CACHE = pathlib.Path(os.environ.get("PERIGEE_TEST_SERVERS", pathlib.Path.home() / ".cache" / "perigee-test-servers"))
 SECURE = {"spark.authenticate": "true", "spark.authenticate.secret": "of-this-test-alone", "spark.network.crypto.enabled": "true"}
 LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # several JVMs share the cores of a test machine, and none lives long
@@ -47,6 +49,14 @@ def free_port():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
+
+
+def check_ledger(run, epochs, rows=4096):
+    """Every row of every epoch counted exactly once, or is booked as skipped."""
+    done = subprocess.run([harness.program(), "ledger", str(run), "--json"], capture_output=True, text=True)
+    found = harness.json.loads(done.stdout)
+    assert done.returncode == 0 and (found["duplicates"], found["missing"]) == (0, 0), found
+    assert found["counted"] + found["skipped"] == epochs * rows, found
 
 
 class SparkCluster:

@@ -65,13 +65,6 @@ def front_door(*words, program=None, **conf):
                           "--train", work / "train.parquet", "--shared", work / "shared", *words, **conf)
 
 
-def ledger(run, epochs, rows=4096):
-    done = subprocess.run([harness.program(), "ledger", str(run), "--json"], capture_output=True, text=True)
-    found = harness.json.loads(done.stdout)
-    assert done.returncode == 0 and (found["duplicates"], found["missing"]) == (0, 0), found
-    assert found["counted"] + found["skipped"] == epochs * rows, found
-
-
 def perigee_processes():
     """Of this test: its folder is in the command line of a coordinator, the task's name in that of a worker."""
     found = []
@@ -88,9 +81,9 @@ def perigee_processes():
 
 def works_in_a_pipeline():
     run_cases(SHORT if cluster.home == spark_cluster.home(OLD) else ALL)
-    ledger(folder / "work" / "pipeline", 3)
+    spark_cluster.check_ledger(folder / "work" / "pipeline", 3)
     if cluster.home == spark_cluster.home(NEW):
-        ledger(folder / "work" / "killed", 20)
+        spark_cluster.check_ledger(folder / "work" / "killed", 20)
     wait_until("the end of all processes", lambda: not perigee_processes(), 10)
 
 
@@ -100,7 +93,7 @@ def trains_with_the_bits_of_two_processes():
                           cwd=folder, env=cluster.env, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0 and "epoch 3: loss" in done.stdout and "test accuracy" in done.stdout, f"{done.stdout}\n{done.stderr[-4000:]}"
     assert "unencrypted" not in done.stderr and (folder / "work" / "ml" / "model.safetensors").read_bytes() == (out / "model.safetensors").read_bytes()
-    ledger(out, 3)
+    spark_cluster.check_ledger(out, 3)
     direct = subprocess.run([harness.program(), "train", out / "job.json", "--workers", "2", "--threads", "1", "--out", folder / "work" / "direct"],
                             capture_output=True, text=True)
     assert direct.returncode == 0, direct.stderr

@@ -46,13 +46,6 @@ def train(out, *, job=JOB, df=None, **more):
                                program=harness.program(), **more)
 
 
-def ledger(run, epochs, rows=4096):
-    done = subprocess.run([harness.program(), "ledger", run, "--json"], capture_output=True, text=True)
-    found = harness.json.loads(done.stdout)
-    assert done.returncode == 0 and (found["duplicates"], found["missing"]) == (0, 0), found
-    assert found["counted"] + found["skipped"] == epochs * rows, found
-
-
 def perigee_processes():
     """Of this test: their folder or their program is in the command line."""
     found = []
@@ -81,7 +74,7 @@ def trains_with_the_bits_of_two_processes():
     model = train("run", test=table(1024), set={"epochs": 3}, on_event=lambda e: first.append(time.monotonic()) if e["event"] == "step" and not first else None)
     print(f"# {first[0] - begun:.1f} s from train() to the first step, with the export", flush=True)
     assert model.attempts == {0: 0, 1: 0} and model.end["test"]["accuracy"] > 0.8, (model.attempts, model.end)
-    ledger(model.folder, 3)
+    spark_cluster.check_ledger(model.folder, 3)
     done = subprocess.run([harness.program(), "train", model.folder + "/job.json", "--workers", "2", "--threads", "1", "--out", str(folder / "direct")],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -117,7 +110,7 @@ def a_killed_executor_costs_its_task_alone():
     model = train("killed", set={"epochs": 400}, on_event=lambda e: (events.append(e["event"]), watch(e)))
     assert killed and sorted(model.attempts.values()) == [0, 1], model.attempts
     assert {"worker_lost", "worker_left"} & set(events) and events.count("worker_joined") == 3, [e for e in events if e.startswith("worker")]
-    ledger(model.folder, 400)
+    spark_cluster.check_ledger(model.folder, 400)
     wait_until("the end of all processes", lambda: not perigee_processes(), 10)
 
 
