@@ -385,7 +385,7 @@ void lose_servers(Scenario& s, SeededRng& rng) {
   }
 }
 
-// Who waits for another's step waits for less than the policy's deadline: a job that allows less cannot be trained.
+// A worker waits for the step of another one for less than the policy's deadline: a job that allows less cannot be trained.
 void allow_steps(Scenario& s) {
   const double least_ms = 2 * s.example_ms * static_cast<double>(std::max(s.batch, s.global_batch / s.workers));
   Json averaging = s.averaging;

@@ -281,7 +281,7 @@ std::vector<RunSettings::Term> terms_of(const Model& model) {
   return terms;
 }
 
-// The layers of a job whose network nobody builds, by their own options; those inside of other layers are not among them.
+// The layers of a job whose network is not built, by their own options; those inside of other layers are not among them.
 std::vector<RunSettings::Term> terms_of(const Job& job) {
   std::vector<RunSettings::Term> terms;
   const Json *loss = job.json().find("loss"), *network = job.json().find("network");

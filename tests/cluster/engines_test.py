@@ -139,11 +139,14 @@ def pmix_alone_is_enough():
 
 def a_pmix_that_fails_is_told():
     """A libpmix of our own, whose launcher does part of what it should."""
-    folder = os.environ.get("PERIGEE_FAKE_PMIX_FOLDER", "")
-    if not (pathlib.Path(folder) / "libpmix.so.2").exists():
-        raise harness.Skip("PERIGEE_FAKE_PMIX_FOLDER has no libpmix.so.2")
+    library = os.environ.get("PERIGEE_FAKE_PMIX_LIBRARY")
+    if library is None:
+        raise harness.Skip("PERIGEE_FAKE_PMIX_LIBRARY names none")
     with Cluster() as cluster:
-        alone = {**clean_environment(), "PMIX_RANK": "0", "LD_LIBRARY_PATH": folder}
+        folder = cluster.folder / "library"
+        folder.mkdir()
+        (folder / "libpmix.so.2").symlink_to(library)
+        alone = {**clean_environment(), "PMIX_RANK": "0", "LD_LIBRARY_PATH": str(folder)}
         for way, said in (("put", "does not take where rank 0 is"), ("barrier", "has no barrier"), ("nothing", "does not know where rank 0 is"),
                           ("status", "did not bring all processes together: status -24")):
             train = cluster.train(env={**alone, "PERIGEE_FAKE_PMIX": way})

@@ -49,7 +49,7 @@ Received LocalCoordinator::on_frame(Node& node, const FrameHeader& header, std::
 }
 
 void LocalCoordinator::on_ready(Node& node, const FrameHeader& h, Ready ready) {
-  if (ready.ranges.empty()) node.stepped_ns = c_.clock.now_ns();  // who has no work makes no step
+  if (ready.ranges.empty()) node.stepped_ns = c_.clock.now_ns();  // a worker without work makes no step
   if (h.round == c_.open + 1 && !planted(Bug::early_ready_lost) &&
       (node.done || node.round == c_.open)) {  // it does not wait for the commit
     node.early = std::move(ready);

@@ -26,6 +26,7 @@ bool fails_by(std::string_view way) {
 
 }  // namespace
 
+#pragma GCC visibility push(default)
 extern "C" {
 
 int PMIx_Init(Process* self, void*, size_t) {
@@ -50,3 +51,4 @@ int PMIx_Fence_nb(const Process*, size_t, const void*, size_t, void (*done)(int,
 }
 
 }  // extern "C"
+#pragma GCC visibility pop

@@ -155,7 +155,7 @@ final class Program {
     try (Stream<Path> files = Files.walk(folder)) {
       files.sorted(Collections.reverseOrder()).forEach(file -> file.toFile().delete());
     } catch (IOException | UncheckedIOException gone) {
-      // A temporary folder that somebody else has removed.
+      // A temporary folder that another program has removed.
     }
   }
 }
