@@ -28,6 +28,20 @@ std::pair<std::string, std::string> different_data(const Acknowledge& formed, ui
   return {text_of(formed.data, expected), text_of(expected, formed.data)};
 }
 
+// The generation in which a worker's result was made; 0: its log does not say.
+uint64_t made_in(const CoordinatedWorker& node) {
+  for (const LogEntry& entry : node.log)
+    if (entry.round == node.round) return entry.generation;
+  return 0;
+}
+
+// Two results of one round may only differ if it was made again: who was away meanwhile holds one that counts no longer.
+bool is_wrong_beside(const CoordinatedWorker& node, const CoordinatedWorker& best) {
+  if (node.hash == 0 || node.round != best.round || node.hash == best.hash) return false;
+  const uint64_t own = made_in(node), others = made_in(best);
+  return own == others || own == 0 || others == 0;
+}
+
 }  // namespace
 
 void CoordinatorCore::worker_is_open(Node& node, const Acknowledge& formed) {
@@ -251,7 +265,7 @@ void CoordinatorCore::resolve() {
     target_hash = best->hash;
     for (const WorkerId id : members) {
       const Node& node = nodes.at(id);
-      if (rounds->holds_results(node) && node.hash != 0 && node.round == target_round && node.hash != target_hash)
+      if (rounds->holds_results(node) && is_wrong_beside(node, *best))
         event("hash_mismatch", &node, "its parameters after round " + std::to_string(node.round) + " differ from those of most workers",
               "it loads them from another worker");
     }
