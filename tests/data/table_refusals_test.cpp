@@ -73,7 +73,7 @@ TEST(TableRefusals, OfSteps) {
   for (const auto& [step, said] :
        {std::pair{"index", "too many different values for categories; expected at most 100000; hash(x, n) makes n of them"},
         {"one_hot", "too many different values for categories"}})
-    expect_said(refusal([&] {
+    expect_said(refusal([&, &step = step] {
                   Frame frame = frame_of(folder, many);
                   Steps(Json::parse(std::string(R"([{")") + step + R"(": "a"}])", "steps"), "steps", folder.path()).run(frame);
                 }),
@@ -87,7 +87,7 @@ TEST(TableRefusals, OfSteps) {
   std::string sum = "n", list = "n in (1";
   for (int i = 0; i < 20'000; ++i) sum += "+n", list += ",1";
   for (const auto& [formula, said] : {std::pair{sum, "the formula is too long"}, {list + ")", "the list is too long"}})
-    expect_said(refusal([&] {
+    expect_said(refusal([&, &formula = formula] {
                   Frame frame = frame_of(folder);
                   Steps(Json::parse(R"([{"derive": {"x": ")" + formula + R"("}}])", "steps"), "steps", folder.path()).run(frame);
                 }),
