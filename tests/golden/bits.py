@@ -26,6 +26,8 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from runner.examples import experiments  # noqa: E402
 TIMEOUT_S = 300
 STEPS = 40
 
@@ -133,7 +135,7 @@ def job(folder, name, network=MLP, optimizer="pg.sgd { lr = 0.05, momentum = 0.9
 
 def trials(folder):
     """(name, what a Trial does)"""
-    for script in sorted((ROOT / "models").glob("*.lua")):
+    for script in experiments():
         yield f"model/{script.stem}", lambda trial, script=script: trial.train(script, script.stem, "--steps", STEPS)
     for name, (network, optimizer, more) in NETWORKS.items():
         script = job(folder, name, network, optimizer, more)

@@ -16,6 +16,8 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from runner.examples import experiments  # noqa: E402
 PATIENCE = 60
 # Scripts with one mistake each that the annotations make visible; the line of the mistake, from 0.
 WRONG = {
@@ -96,7 +98,7 @@ class Server:
 
 
 def scripts_of(folder):
-    for model in sorted(file for place in ("*.lua", "coming_from/*.lua") for file in (ROOT / "models").glob(place)):
+    for model in experiments():
         shutil.copy(model, folder)
         yield folder / model.name
     documents = [*ROOT.glob("*.md"), *ROOT.glob("*/*.md")]

@@ -13,6 +13,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from runner.examples import experiments  # noqa: E402
 JSONSCHEMA = "jsonschema==4.23.0"
 
 
@@ -62,7 +64,7 @@ def main():
         failures += bool(wrong)
         print(f"{'not ok' if wrong else 'ok'} {number} {name}" + "".join(f"\n# {line}" for line in wrong), flush=True)
 
-    jobs = {script.stem: described(program, script) for script in sorted(file for place in ("*.lua", "coming_from/*.lua") for file in (ROOT / "models").glob(place))}
+    jobs = {script.stem: described(program, script) for script in experiments()}
     for name, job in jobs.items():
         if job is None:
             number += 1

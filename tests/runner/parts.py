@@ -10,6 +10,7 @@ import tempfile
 import time
 
 from . import rotation
+from .examples import experiments
 from .report import BUILD, JOBS, MINUTES, ROOT, build_tests, configure, count_line, data_folder, known_tests, program, run, run_tests
 
 # Without the variable every run tries the same inputs, so that it says whether this change broke something; with it, new ones.
@@ -70,9 +71,8 @@ def rehearsal(part, _):
 
 def models(part, _):
     """Every example runs. Data that a model needs and that is not here makes it skip (exit 3), unless PERIGEE_DATA is set."""
-    scripts = sorted(file for place in ("*.lua", "coming_from/*.lua") for file in (ROOT / "models").glob(place))
     with tempfile.TemporaryDirectory() as out:
-        for script in scripts:
+        for script in experiments():
             folder = data_folder()
             env = {"PERIGEE_DATA": folder} if folder else {}
             status, output = run([program(), "train", script, "--steps", "3", "--log", "json", "--out", pathlib.Path(out) / script.stem],

@@ -1,16 +1,20 @@
 // {"type": "audio", "folder": "commands"}: a folder of recordings for each class, or a tar archive of them. `label` finds the class in names such
-// as 7_jackson_32.wav, `files` takes some of the files. Classes and files are sorted. Files of no class have no labels.
+// as 7_jackson_32.wav, `files` takes some of the files. Classes and files are sorted. Files of no class have no labels. A `table` gives classes, or
+// texts of what is said.
 #include <fnmatch.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "src/data/records/encoded.h"
 #include "src/data/sound/decoder.h"
 #include "src/data/sound/rated.h"
 #include "src/data/sound/sound_source.h"
+#include "src/data/sound/transcripts.h"
 #include "src/io/archive/tar.h"
 #include "src/io/codec/compress.h"
 #include "src/io/confined.h"
@@ -29,6 +33,8 @@ struct AudioFile {
   std::string name;  // from the folder on
   std::string path;  // for messages too
   std::string label;
+  std::string text;   // what is said, of a table with texts
+  std::string place;  // of the text in its table
   std::span<const std::byte> bytes = {};  // of an archive's entry
   int64_t number = 0;                     // of the class
 };
@@ -38,6 +44,7 @@ struct Files {
   std::vector<AudioFile> files;
   std::shared_ptr<const FileContent> archive;
   bool in_memory = false;
+  bool with_texts = false;
   Bytes own;  // of a single recording
 
   // In `memory`, unless it lies in an archive.
@@ -58,11 +65,13 @@ int64_t steps_at(const SoundInfo& info, int64_t rate) { return (info.frames * ra
 
 class AudioSource : public DataSource, public RatedSource, public EncodedSource {
  public:
-  AudioSource(Files files, Form form) : files_(std::move(files)), form_(std::move(form)) {
+  AudioSource(Files files, Form form, std::optional<Transcripts> transcripts = {})
+      : files_(std::move(files)), form_(std::move(form)), transcripts_(std::move(transcripts)) {
     fields_.push_back({.name = "x", .dtype = Dtype::f32, .shape = {form_.channels, form_.steps}});
     if (form_.lengths) fields_.push_back({.name = "n", .dtype = Dtype::i64, .shape = {}, .role = FieldRole::length, .of = "x"});
     if (const auto count = static_cast<int64_t>(form_.classes.size()); count > 0)
       fields_.push_back({.name = "y", .dtype = Dtype::i64, .shape = {}, .classes = count, .class_names = form_.classes});
+    if (transcripts_) fields_.push_back(transcripts_->field());
   }
   int64_t size() const override { return static_cast<int64_t>(files_.files.size()); }
   double rate() const override { return static_cast<double>(form_.rate); }
@@ -70,15 +79,17 @@ class AudioSource : public DataSource, public RatedSource, public EncodedSource 
   SourceTraits traits() const override {
     Json classes = Json::array();
     for (const auto& name : form_.classes) classes.push(name);
+    Json fitted(Json::Object{{"type", "audio"}, {"rate", form_.rate}, {"steps", form_.steps}, {"classes", std::move(classes)}});
+    if (transcripts_) fitted.set("transcripts", transcripts_->fitted());
     return {.description = "audio (" + std::to_string(size()) + " examples, " + files_.place + ")",
-            .fitted = Json(Json::Object{{"type", "audio"}, {"rate", form_.rate}, {"steps", form_.steps}, {"classes", std::move(classes)}}),
+            .fitted = std::move(fitted),
             .fixed = true};
   }
 
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
     thread_local Bytes memory;
     const AudioFile& file = files_.files[static_cast<size_t>(key.index)];
-    decode(file, files_.content(file, memory), reinterpret_cast<float*>(slots[0]), slots);
+    decode(key.index, files_.content(file, memory), reinterpret_cast<float*>(slots[0]), slots);
   }
 
   // The length of a recording is known once it is decoded.
@@ -89,21 +100,24 @@ class AudioSource : public DataSource, public RatedSource, public EncodedSource 
     const auto content = files_.content(file, memory);
     bytes.assign(content.begin(), content.end());
     decoded.resize(static_cast<size_t>(form_.channels * form_.steps));
-    decode(file, content, decoded.data(), slots);
+    decode(index, content, decoded.data(), slots);
   }
 
  private:
   // Into `to`, and what is known beside it into the slots from the second on.
-  void decode(const AudioFile& file, std::span<const std::byte> bytes, float* to, std::span<std::byte* const> slots) const {
+  void decode(int64_t index, std::span<const std::byte> bytes, float* to, std::span<std::byte* const> slots) const {
+    const AudioFile& file = files_.files[static_cast<size_t>(index)];
     const SoundDecoder decoder{.rate = form_.rate, .channels = form_.channels, .steps = form_.steps};
     const int64_t steps = decoder.decode(bytes, file.path, to);
     size_t slot = 1;
     if (form_.lengths) std::memcpy(slots[slot++], &steps, sizeof steps);
     if (!form_.classes.empty()) std::memcpy(slots[slot], &file.number, sizeof file.number);
+    if (transcripts_) transcripts_->read(index, reinterpret_cast<int64_t*>(slots[slot]));
   }
 
   Files files_;
   Form form_;
+  std::optional<Transcripts> transcripts_;
   std::vector<Field> fields_;
 };
 
@@ -140,18 +154,41 @@ void find_files(const std::string& root, const std::string& below, int depth, st
   }
 }
 
-// A table with the columns path and, where there are classes, label.
-void read_audio_table(const std::string& path, Files* found) {
+// A table with the columns path and label or text.
+std::vector<AudioFile> read_audio_table(const std::string& path, bool* with_texts) {
   const FileContent content = FileContent::open(path, kMaxAudioFileBytes);
   const CsvTable table = parse_csv(as_text(content.bytes()), path, ',', true);
   const auto column = [&](const char* name) { return std::find(table.header.begin(), table.header.end(), name) - table.header.begin(); };
-  const auto paths = column("path"), labels = column("label");
-  if (paths == static_cast<int64_t>(table.header.size()))
-    throw Error(ErrorKind::data,
-                {.where = path, .what = "the table has no column 'path'", .expected = "path, and label where there are classes"});
-  for (int64_t row = 0; row < table.rows; ++row)
-    found->files.push_back(
-        {.name = std::string(table.cell(row, paths)), .label = labels < table.columns ? std::string(table.cell(row, labels)) : ""});
+  const auto paths = column("path"), labels = column("label"), texts = column("text");
+  const auto expected = "path, label where there are classes, or text where something is said";
+  if (paths == table.columns) throw Error(ErrorKind::data, {.where = path, .what = "the table has no column 'path'", .expected = expected});
+  *with_texts = texts < table.columns;
+  if (*with_texts && labels < table.columns)
+    throw Error(ErrorKind::data, {.where = path, .what = "the table has classes and texts", .expected = "one of the columns label and text"});
+  std::vector<AudioFile> files;
+  for (int64_t row = 0; row < table.rows; ++row) {
+    files.push_back({.name = std::string(table.cell(row, paths))});
+    if (labels < table.columns) files.back().label = table.cell(row, labels);
+    if (*with_texts) files.back().text = table.cell(row, texts), files.back().place = path + ":" + std::to_string(table.lines[static_cast<size_t>(row)]);
+  }
+  return files;
+}
+
+// The recordings of the table alone, with the table's order of names.
+void keep_those_of_table(const std::string& path, Files* found) {
+  std::vector<AudioFile> listed = read_audio_table(path, &found->with_texts);
+  std::map<std::string_view, std::span<const std::byte>> entries;
+  for (const AudioFile& file : found->files) entries[file.name] = file.bytes;
+  for (size_t row = 0; found->in_memory && row < listed.size(); ++row) {
+    const auto entry = entries.find(listed[row].name);
+    if (entry == entries.end())
+      throw Error(ErrorKind::data, {.where = path,
+                                    .what = "the archive has no such recording",
+                                    .got = Json(listed[row].name).dump(),
+                                    .expected = "a name in " + found->place});
+    listed[row].bytes = entry->second;
+  }
+  found->files = std::move(listed);
 }
 
 Files files_of(const Config& config, const std::string& base) {
@@ -163,11 +200,10 @@ Files files_of(const Config& config, const std::string& base) {
     found.in_memory = true;
     for (TarEntry& entry : tar_entries(found.archive->bytes(), found.place))
       found.files.push_back({.name = std::move(entry.name), .bytes = entry.content});
-  } else if (config.has("table")) {
-    read_audio_table(path_in(base, config.string("table")), &found);
-  } else {
+  } else if (!config.has("table")) {
     find_files(found.place, "", 0, &found.files);
   }
+  if (config.has("table")) keep_those_of_table(path_in(base, config.string("table")), &found);
   const std::vector<std::string> wanted = config.string_list("files");
   std::erase_if(found.files, [&](const AudioFile& file) {
     const auto fits = [&](const std::string& pattern) {
@@ -249,8 +285,23 @@ Form form_of(const Config& config, const Files& found) {
   return form;
 }
 
+SourcePtr open_transcribed(const Config& config, Files found) {
+  for (const char* key : {"label", "classes"})
+    if (config.has(key)) config.fail(key, "belongs to classes, and the table has texts", config.raw(key)->dump(), "one of both");
+  std::vector<Transcript> texts;
+  for (const AudioFile& file : found.files) texts.push_back({file.text, file.place});
+  std::optional<Config> known;
+  if (config.has("fitted")) known = config.object("fitted").object("transcripts");
+  Transcripts transcripts(config, known ? &*known : nullptr, texts);
+  Form form = form_of(config, found);
+  return std::make_shared<AudioSource>(std::move(found), std::move(form), std::move(transcripts));
+}
+
 SourcePtr open_audio(const Config& config, const std::string& base) {
   Files found = files_of(config, base);
+  if (found.with_texts) return open_transcribed(config, std::move(found));
+  for (const char* key : {"unit", "lowercase", "labels"})
+    if (config.has(key)) config.fail(key, "belongs to texts", config.raw(key)->dump(), "a table with the columns path and text");
   find_labels(config, &found);
   std::vector<std::string> classes = config.string_list("classes");
   if (classes.empty() && config.has("fitted")) classes = config.object("fitted").string_list("classes");
@@ -265,13 +316,16 @@ constexpr Option kAudioOptions[] = {
     {"folder", "file", nullptr, "with a folder for each class; or a tar archive (.tar, .tar.gz, .tar.xz) of it"},
     {"files", "list of names", "all", "patterns of files to take, such as \"*_[0-4].wav\""},
     {"label", "string", "the folders' names", "where the class stands in a name, such as \"{class}_*.wav\""},
-    {"table", "file", "none", "CSV with the columns path, from the folder on, and label"},
+    {"table", "file", "none", "CSV with the columns path, from the folder on, and label; or text: what is said, for the loss ctc"},
+    {"unit", "name", "char", "of texts: what is a label", {}, {"char", "word"}},
+    {"lowercase", "boolean", "false", "of texts: letters are made small"},
+    {"labels", "integer", "the longest text", "of texts: labels of an example, padded with -1", {1, 65536}},
     {"rate", "integer", "that of the first recording", "steps a second; others are resampled", {1, 1000000}},
     {"channels", "integer", "1", "1: mixed; else as many as the recordings have", {1, 64}},
     {"seconds", "number", "the longest recording", "length of an example; shorter ones end with zeros, longer ones are cut", {1e-4, 1e5}},
     {"lengths", "boolean", "true", "field n: how many steps are there"},
     {"classes", "list of names", "those that are found", "in the order of their numbers"},
-    {"fitted", "table", "none", "rate, steps and classes, where they are known"}};
+    {"fitted", "table", "none", "rate, steps and classes or vocabulary, where they are known"}};
 
 }  // namespace
 
@@ -288,7 +342,8 @@ const SourceDef source_audio{
     .type = "audio",
     .doc =
         "Recordings in a folder per class, or in a tar archive: WAV, FLAC, Ogg, MP3 and others. Options: folder, files, "
-        "label, table, rate, channels (1), seconds, lengths (true), classes",
+        "label, table (of classes or of what is said, for ctc), unit ('char' or 'word'), lowercase, labels, rate, channels (1), seconds, lengths "
+        "(true), classes",
     .schema = {.options = kAudioOptions, .positional = kAudioPositional},
     .open = open_audio};
 
