@@ -4,11 +4,13 @@
 #include <openssl/evp.h>
 #include <openssl/kdf.h>
 #include <openssl/rand.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cassert>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <memory>
 
@@ -66,6 +68,28 @@ std::string read_private_file(const std::string& path) {
   return text;
 }
 
+constexpr const char* kStandardInput = "standard input";
+
+// From a pipe, so that no file holds the secret.
+std::string read_standard_input() {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  std::string text;
+  while (text.size() <= kMaxFileBytes) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    const int ready = left > 0 ? ::poll(&input, 1, static_cast<int>(left)) : 0;
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) fail_secret(kStandardInput, "the secret has not come to its end within 10 seconds", "", "", "perigee ... --secret - < FILE");
+    char part[kMaxFileBytes];
+    const ssize_t size = ready < 0 ? -1 : ::read(STDIN_FILENO, part, sizeof part);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) fail_secret(kStandardInput, "cannot read the secret", std::strerror(errno));
+    if (size == 0) break;
+    text.append(part, static_cast<size_t>(size));
+  }
+  return text;
+}
+
 }  // namespace
 
 Secret Secret::random() {
@@ -92,7 +116,8 @@ Secret Secret::from_hex(std::string_view hex, std::string_view where) {
 }
 
 Secret Secret::from_file(const std::string& path) {
-  const std::string text = read_private_file(path);
+  const std::string where = path == "-" ? kStandardInput : path;
+  const std::string text = path == "-" ? read_standard_input() : read_private_file(path);
   std::string_view rest = text, found;
   while (!rest.empty()) {
     const size_t end = std::min(rest.find('\n'), rest.size());
@@ -100,10 +125,10 @@ Secret Secret::from_file(const std::string& path) {
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (line.empty() || line.front() == '#') continue;
     if (!found.empty())
-      fail_secret(path, "a secret file has one key", "more than one line", "one line, beside those that begin with #", kMakeOne);
+      fail_secret(where, "a secret file has one key", "more than one line", "one line, beside those that begin with #", kMakeOne);
     found = line;
   }
-  return from_hex(found, path);
+  return from_hex(found, where);
 }
 
 std::string Secret::hex() const {

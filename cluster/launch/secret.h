@@ -18,7 +18,8 @@ class Secret {
   static Secret random();
   // 64 hexadecimal digits. Error(authentication) otherwise; the text is not repeated in it.
   static Secret from_hex(std::string_view hex, std::string_view where = "");
-  // A file as text() writes it. Error(authentication) when others than its owner may read it.
+  // A file as text() writes it; "-": standard input to its end, which must come within 10 seconds. Error(authentication) when others than its
+  // owner may read the file.
   static Secret from_file(const std::string& path);
 
   bool empty() const { return !present_; }

@@ -7,6 +7,7 @@
 The driver runs `perigee train --listen`; each of `workers` ordinary tasks runs `perigee worker --join`. README.md has the rest.
 """
 import collections
+import contextlib
 import ctypes
 import hashlib
 import json
@@ -31,10 +32,16 @@ def _by_value():
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
-def _start(command, **more):
+def _start(command, secret=None, **more):
+    """A child that ends with its starter. `secret` goes to its standard input, so that a starter that is killed leaves no file with it."""
     def die_with_parent():
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: Spark kills its Python workers without a word
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, errors="replace", preexec_fn=die_with_parent, **more)
+    child = subprocess.Popen(command, stdin=subprocess.PIPE if secret else subprocess.DEVNULL, text=True, errors="replace", preexec_fn=die_with_parent,
+                             **more)
+    if secret:
+        with contextlib.suppress(BrokenPipeError), child.stdin:  # it ended at once: its exit code and its words say why
+            child.stdin.write(secret)
+    return child
 
 
 def _run(program, *words):
@@ -125,21 +132,20 @@ def _worker_task(program, address, secret, threads):
         from pyspark import TaskContext
         context = TaskContext.get()
         if _listens(address):  # else the run was over before Spark came to this task
-            with tempfile.TemporaryDirectory(prefix="perigee-") as folder:
-                gpu = context.resources().get("gpu")
-                environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": ",".join(gpu.addresses)} if gpu else {})}
-                name = f"spark-{index}.{context.taskAttemptId()}"
-                command = [program, "worker", name, "--join", address, "--secret", _private_file(folder, "key", secret), "--threads", str(threads)]
-                child = _start(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-                text = "".join(collections.deque(child.stdout, maxlen=20))
-                if child.wait() and _listens(address):
-                    raise RuntimeError(f"perigee worker {name} on {socket.gethostname()}: exit code {child.returncode}\n{text}")
-                # A worker that was sent away ends well, too: the task is done only when the run is, else Spark starts it again.
-                end = time.monotonic() + 60
-                while _listens(address):
-                    time.sleep(0.2)
-                    if time.monotonic() > end:
-                        raise RuntimeError(f"perigee worker {name} left while the run goes on")
+            gpu = context.resources().get("gpu")
+            environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": ",".join(gpu.addresses)} if gpu else {})}
+            name = f"spark-{index}.{context.taskAttemptId()}"
+            command = [program, "worker", name, "--join", address, "--secret", "-", "--threads", str(threads)]
+            child = _start(command, secret, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            text = "".join(collections.deque(child.stdout, maxlen=20))
+            if child.wait() and _listens(address):
+                raise RuntimeError(f"perigee worker {name} on {socket.gethostname()}: exit code {child.returncode}\n{text}")
+            # A worker that was sent away ends well, too: the task is done only when the run is, else Spark starts it again.
+            end = time.monotonic() + 60
+            while _listens(address):
+                time.sleep(0.2)
+                if time.monotonic() > end:
+                    raise RuntimeError(f"perigee worker {name} left while the run goes on")
         yield index, context.attemptNumber()
     return work
 
@@ -239,9 +245,9 @@ def train(job, train=None, test=None, *, workers=None, set=None, features="featu
             words = [os.path.join(folder, "job.json")]
             with open(words[0], "w") as opened:
                 json.dump(described, opened)
-        secret = _run(program, "secret", "new").encode()
+        secret = _run(program, "secret", "new")
         command = [program, "train", *words, "--listen", conf.get("spark.driver.host", "127.0.0.1") + ":0", "--log", "json",
-                   "--secret", _private_file(folder, "key", secret), "--min-workers", str(min_workers), *arguments]
+                   "--secret", "-", "--min-workers", str(min_workers), *arguments]
         command += ["--resume", resume] if resume else ["--out", out] if out else []
         return _lead(command, context, workers, program, secret, threads, features, shape, on_event or _say)
 
@@ -255,7 +261,7 @@ def _say(event):
 def _lead(command, context, workers, program, secret, threads, features, shape, on_event):
     """Runs the coordinator beside the driver, and the workers as one Spark job, to the end of both."""
     errors = tempfile.TemporaryFile(mode="w+")
-    lead = _start(command, stdout=subprocess.PIPE, stderr=errors)
+    lead = _start(command, secret, stdout=subprocess.PIPE, stderr=errors)
     started, ended = threading.Event(), {}
 
     def read():

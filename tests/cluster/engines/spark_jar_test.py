@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -128,6 +129,9 @@ def a_killed_driver_leaves_no_process():
             if line.startswith("epoch 2:"):
                 break
         assert len(perigee_processes()) == 3, perigee_processes()
+        secrets = [line for file in pathlib.Path(tempfile.gettempdir()).glob("perigee-*/*") if file.is_file() and file.stat().st_size < 4096
+                   for line in file.read_bytes().splitlines() if re.fullmatch(rb"[0-9a-f]{64}", line)]
+        assert not secrets, "a killed driver would leave the run's secret"
         driver.send_signal(signal.SIGKILL)
     wait_until("the end of all processes", lambda: not perigee_processes(), 10)
     assert list((out / "checkpoints").glob("*.safetensors"))

@@ -78,6 +78,28 @@ TEST(Secret, AFileThatOthersCanReadIsRefusedWithTheFix) {
   }
 }
 
+// What Secret::from_file("-") says of `text` on standard input, which ends, or stays open.
+std::string secret_from_input(const std::string& text, Secret* secret) {
+  int ends[2];
+  EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const int own = dup(STDIN_FILENO);
+  EXPECT_EQ(dup2(ends[0], STDIN_FILENO), STDIN_FILENO);
+  EXPECT_EQ(write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  close(ends[0]), close(ends[1]);
+  const std::string said = error_of([&] { *secret = Secret::from_file("-"); });
+  dup2(own, STDIN_FILENO), close(own);
+  return said;
+}
+
+TEST(Secret, ComesFromStandardInput) {
+  const Secret secret = Secret::random();
+  Secret read;
+  EXPECT_EQ(secret_from_input(secret.text(), &read), "");
+  EXPECT_EQ(read, secret);
+  for (const std::string& text : {std::string(), secret.hex() + "\n" + secret.hex(), std::string(10000, 'a')})
+    EXPECT_NE(secret_from_input(text, &read).find("standard input: "), std::string::npos) << text.size();
+}
+
 TEST(Address, AHostIsItsNameAndItsMachine) {
   EXPECT_EQ(host_name_in(host_identity()), host_name());
   EXPECT_EQ(host_identity(), host_identity());

@@ -1,10 +1,10 @@
 package org.perigee.spark;
 
 import java.io.BufferedReader;
-import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InputStreamReader;
+import java.io.OutputStream;
 import java.io.UncheckedIOException;
 import java.net.ConnectException;
 import java.net.InetAddress;
@@ -67,24 +67,32 @@ final class Program {
   }
 
   /**
-   * A child without standard input. Linux ends a child with the thread that started it (`--parent`), so the caller stays until the child's end.
+   * A child with `input` as its standard input. Linux ends a child with the thread that started it (`--parent`), so the caller stays until the
+   * child's end.
    */
-  static Process start(List<String> words, Map<String, String> environment, boolean oneStream) {
-    ProcessBuilder builder = new ProcessBuilder(words).redirectInput(new File("/dev/null")).redirectErrorStream(oneStream);
+  static Process start(List<String> words, Map<String, String> environment, boolean oneStream, byte[] input) {
+    ProcessBuilder builder = new ProcessBuilder(words).redirectErrorStream(oneStream);
     builder.environment().putAll(environment);
+    Process child;
     try {
-      return builder.start();
+      child = builder.start();
     } catch (IOException error) {
       throw new PerigeeException(host() + " cannot start '" + words.get(0) + "' (" + error.getMessage()
           + "): install Perigee on every machine, or say with --program where it is", error);
     }
+    try (OutputStream standardInput = child.getOutputStream()) {
+      standardInput.write(input);
+    } catch (IOException ended) {
+      // The child ended at once; its exit code and its words say why.
+    }
+    return child;
   }
 
   /** The lines that a short call prints; PerigeeException of what it says when it fails. */
   static List<String> run(String program, List<String> words) throws InterruptedException {
     List<String> command = new ArrayList<>(Collections.singletonList(program));
     command.addAll(words);
-    Process child = start(command, Collections.emptyMap(), false);
+    Process child = start(command, Collections.emptyMap(), false, new byte[0]);
     List<String> lines = new ArrayList<>();
     Reader errors = new Reader(child.getErrorStream(), line -> {});
     try {

@@ -63,7 +63,7 @@ public final class Run {
       else words.add(Program.privateFile(scratch, "job.json", json.writeValueAsBytes(exported())).toString());
       byte[] secret = (String.join("\n", Program.run(program, "secret", "new")) + "\n").getBytes(StandardCharsets.US_ASCII);
       words.addAll(Arrays.asList("--listen", conf.get("spark.driver.host", "127.0.0.1") + ":0", "--log", "json", "--min-workers", "" + minWorkers,
-          "--secret", Program.privateFile(scratch, "key", secret).toString(), "--parent", Program.parent()));
+          "--secret", "-", "--parent", Program.parent()));
       words.addAll(arguments);
       if (resume != null) words.addAll(Arrays.asList("--resume", resume));
       else if (out != null) words.addAll(Arrays.asList("--out", out));
@@ -147,7 +147,7 @@ public final class Run {
   /** Runs the coordinator beside the driver, and the workers as one job of Spark, to the end of both. */
   private void lead(List<String> words, JavaSparkContext context, byte[] secret, int threads) throws Exception {
     CountDownLatch started = new CountDownLatch(1);
-    Process lead = Program.start(words, Collections.emptyMap(), false);
+    Process lead = Program.start(words, Collections.emptyMap(), false, secret);
     Program.Reader errors = new Program.Reader(lead.getErrorStream(), line -> {});
     Program.Reader events = new Program.Reader(lead.getInputStream(), line -> hear(line, started));
     lead.onExit().thenRun(started::countDown);

@@ -37,13 +37,11 @@ final class Work implements Function2<Integer, Iterator<Integer>, Iterator<int[]
   }
 
   private void train(String name, TaskContext context) throws Exception {
-    java.nio.file.Path folder = Program.privateFolder();
     Process child = null;
     try {
-      String key = Program.privateFile(folder, "key", secret).toString();
-      List<String> words = new ArrayList<>(Arrays.asList(program, "worker", name, "--join", address, "--secret", key));
+      List<String> words = new ArrayList<>(Arrays.asList(program, "worker", name, "--join", address, "--secret", "-"));
       words.addAll(Arrays.asList("--threads", Integer.toString(threads), "--parent", Program.parent()));
-      child = Program.start(words, devices(context), true);
+      child = Program.start(words, devices(context), true, secret);
       Program.Reader output = new Program.Reader(child.getInputStream(), line -> {});
       while (!child.waitFor(100, TimeUnit.MILLISECONDS)) stopIfKilled(context);
       if (child.exitValue() != 0 && Program.listens(address))
@@ -55,7 +53,6 @@ final class Work implements Function2<Integer, Iterator<Integer>, Iterator<int[]
       }
     } finally {
       if (child != null) Program.end(child);
-      Program.remove(folder);
     }
   }
 
