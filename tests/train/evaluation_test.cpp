@@ -200,7 +200,7 @@ TEST(Evaluation, RefusesDetailsThatAreNone) {
        {std::pair{R"({"samples": 3, "worst": []})", "'samples' and 'worst' must be lists"},
         {R"({"samples": [{"draw": 1, "actual": ["a"], "predicted": []}], "worst": []})", "'actual' must be a list of numbers"}}) {
     EvaluationDetails details({.classes = 2}, "", "x", 10);
-    EXPECT_HAS(refusal(ErrorKind::data, [&] { details.merge(Json::parse(state, "state")); }), error);
+    EXPECT_HAS(refusal(ErrorKind::data, [&, &state = state] { details.merge(Json::parse(state, "state")); }), error);
   }
 }
 
