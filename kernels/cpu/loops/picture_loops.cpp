@@ -10,7 +10,8 @@
 namespace perigee {
 namespace {
 
-using F8 = float __attribute__((vector_size(32), aligned(4)));
+typedef float F8 __attribute__((vector_size(32), aligned(4)));  // clang takes no alignment from `using`
+static_assert(alignof(F8) == alignof(float));
 
 F8 load(const float* p) { return *reinterpret_cast<const F8*>(p); }
 

@@ -9,7 +9,8 @@
 namespace perigee {
 namespace {
 
-using Row = float __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float Row __attribute__((vector_size(32), aligned(4), may_alias));  // clang takes no alignment from `using`
+static_assert(alignof(Row) == alignof(float));
 
 Row& row(float* rows, int64_t i) { return *reinterpret_cast<Row*>(rows + i * kSoundLanes); }
 Row row(const float* rows, int64_t i) { return *reinterpret_cast<const Row*>(rows + i * kSoundLanes); }
