@@ -32,7 +32,7 @@ def own_names(text):
     """What a file's anonymous namespaces and macros name at the margin, where clang-format puts declarations."""
     names = set(re.findall(r'^#define (\w+)', text, re.MULTILINE)) - set(re.findall(r'^#undef (\w+)', text, re.MULTILINE))
     for inside in re.findall(r'^namespace {$(.*?)^}  // namespace$', text, re.MULTILINE | re.DOTALL):
-        for line in re.findall(r'^[A-Za-z][^\n]*', inside, re.MULTILINE):
+        for line in re.findall(r'^(?!namespace )[A-Za-z][^\n]*', inside, re.MULTILINE):  # `namespace fs = …` may be said twice
             found = re.match(r'(?:struct|class|union|enum(?: class)?|using) (\w+)', line) or \
                 re.match(r'(?:[\w:<>,&*\[\]() ]*?[ &*>])??(\w+)(?:\[\w*\])* ?[({=;]', line)
             names.update(found.groups() if found else ())

@@ -11,7 +11,7 @@
 namespace perigee {
 namespace {
 
-Policy policy_of(const std::string& options) {
+Policy adapt_policy(const std::string& options) {
   const Json json = Json::parse(R"({"type": "periodic", )" + options + "}", "test");
   return read_policy(&json, "test");
 }
@@ -37,7 +37,7 @@ struct Loop {
 TEST(Pace, ReachesTheUtilisationThatIsAskedForInTenRounds) {
   for (const double share : {0.5, 0.8, 0.9})
     for (const double beside_s : {0.02, 0.26, 1.3}) {
-      Loop loop(policy_of(R"("every": "auto", "every_max": 4096, "utilisation": )" + std::to_string(share)));
+      Loop loop(adapt_policy(R"("every": "auto", "every_max": 4096, "utilisation": )" + std::to_string(share)));
       for (int i = 0; i < 10; ++i) loop.round(0.01, beside_s);
       EXPECT_NEAR(loop.round(0.01, beside_s), share, 0.02) << share << " with " << beside_s;
       EXPECT_EQ(loop.pace.every(), std::llround(std::ceil(share / (1 - share) * beside_s / 0.01 - 1e-6)));
@@ -46,7 +46,7 @@ TEST(Pace, ReachesTheUtilisationThatIsAskedForInTenRounds) {
 
 TEST(Pace, FollowsATenfoldChangeInFiveRounds) {
   for (const double factor : {10.0, 0.1}) {
-    Loop loop(policy_of(R"("every": "auto", "every_max": 4096)"));
+    Loop loop(adapt_policy(R"("every": "auto", "every_max": 4096)"));
     for (int i = 0; i < 15; ++i) loop.round(0.01, 0.26);
     double share = 0;
     for (int i = 0; i < 6; ++i) share = loop.round(0.01, 0.26 * factor);
@@ -56,7 +56,7 @@ TEST(Pace, FollowsATenfoldChangeInFiveRounds) {
 }
 
 TEST(Pace, KeepsItsBounds) {
-  Loop slow(policy_of(R"("every": "auto", "every_min": 4, "every_max": 40)"));
+  Loop slow(adapt_policy(R"("every": "auto", "every_min": 4, "every_max": 40)"));
   for (int i = 0; i < 12; ++i) slow.round(0.001, 5);
   EXPECT_EQ(slow.pace.every(), 40);
   for (int i = 0; i < 12; ++i) slow.round(1, 0);
@@ -64,7 +64,7 @@ TEST(Pace, KeepsItsBounds) {
 }
 
 TEST(Pace, BySpeedIsInProportion) {
-  Pace pace(policy_of(R"("every": 48, "by_speed": true)"));
+  Pace pace(adapt_policy(R"("every": 48, "by_speed": true)"));
   EXPECT_EQ(pace.steps(1), 48) << "nothing is known yet";
   pace.on_steps(1, 10, 1.0), pace.on_steps(2, 10, 2.0), pace.on_steps(3, 10, 4.0), pace.on_steps(4, 10, 3.1), pace.on_steps(5, 1, 1e5);
   EXPECT_EQ(pace.steps(1), 48);
@@ -77,7 +77,7 @@ TEST(Pace, BySpeedIsInProportion) {
 }
 
 TEST(Pace, AFixedNumberOfStepsStays) {
-  Loop loop(policy_of(R"("every": 7)"));
+  Loop loop(adapt_policy(R"("every": 7)"));
   for (int i = 0; i < 5; ++i) loop.round(0.001, 10);
   EXPECT_EQ(loop.pace.every(), 7);
   EXPECT_EQ(loop.pace.steps(2), 7);
@@ -85,7 +85,7 @@ TEST(Pace, AFixedNumberOfStepsStays) {
 }
 
 TEST(Pace, ReplicasThatPullApartMeetSooner) {
-  Pace pace(policy_of(R"("every": "auto")"));
+  Pace pace(adapt_policy(R"("every": "auto")"));
   const auto round = [&](bool apart) {
     pace.on_steps(1, 100, 1);
     pace.on_round(std::vector<RoundTimes>{{1, 100, 1, 4}}, apart);  // wants 1600, and gets 1000
@@ -100,7 +100,7 @@ TEST(Pace, ReplicasThatPullApartMeetSooner) {
 }
 
 TEST(Pace, WhatNoWorkerCanMeasureIsPassedOver) {
-  Loop loop(policy_of(R"("every": "auto")"));
+  Loop loop(adapt_policy(R"("every": "auto")"));
   for (int i = 0; i < 10; ++i) loop.round(0.01, 0.26);
   const int64_t every = loop.pace.every();
   const double nan = std::nan(""), infinite = std::numeric_limits<double>::infinity();
@@ -112,7 +112,7 @@ TEST(Pace, WhatNoWorkerCanMeasureIsPassedOver) {
   EXPECT_EQ(loop.pace.every(), every);
 }
 
-ChangeSize change(WorkerId id, double norm, int64_t steps = 10) {
+ChangeSize change_of(WorkerId id, double norm, int64_t steps = 10) {
   return {.id = id, .steps = steps, .examples = steps * 32, .norms = {.change = norm}};
 }
 
@@ -124,27 +124,29 @@ std::vector<WorkerId> outlying(const Guard& guard, const std::vector<ChangeSize>
 
 TEST(Guard, AContributionFarAboveTheMedianIsOutlying) {
   const Guard guard({.outlier = 3});
-  const std::vector<ChangeSize> ready = {change(1, 1), change(2, 1.2), change(3, 9), change(4, 0.8)};
+  const std::vector<ChangeSize> ready = {change_of(1, 1), change_of(2, 1.2), change_of(3, 9), change_of(4, 0.8)};
   ASSERT_EQ(outlying(guard, ready), std::vector<WorkerId>{3});
   EXPECT_EQ(guard.outlying(ready)[0].size, 9);
   EXPECT_NEAR(guard.outlying(ready)[0].median, 1, 1e-12);  // the lower of the two in the middle
-  EXPECT_TRUE(outlying(guard, {change(1, 1), change(2, 1.2), change(3, 2.9), change(4, 1)}).empty());
+  EXPECT_TRUE(outlying(guard, {change_of(1, 1), change_of(2, 1.2), change_of(3, 2.9), change_of(4, 1)}).empty());
   EXPECT_TRUE(outlying(Guard({.outlier = 0}), ready).empty());
 }
 
 TEST(Guard, WhenAllAreLargerNoneIs) {  // a learning rate that warms up
   Guard guard({.outlier = 3});
-  for (int round = 0; round < 5; ++round) guard.on_begin(std::vector<ChangeSize>{change(1, 1), change(2, 1), change(3, 1), change(4, 1)});
-  EXPECT_TRUE(outlying(guard, {change(1, 10), change(2, 11), change(3, 9), change(4, 10)}).empty());
-  EXPECT_TRUE(outlying(guard, {change(1, 10), change(2, 10)}).empty());
-  EXPECT_EQ(outlying(guard, {change(1, 1), change(2, 10)}), std::vector<WorkerId>{2}) << "the rounds before tell which of the two it is";
-  EXPECT_TRUE(outlying(Guard({}), {change(1, 1), change(2, 10)}).empty()) << "nothing does";
-  EXPECT_TRUE(outlying(guard, {change(1, 100)}).empty()) << "no peer to compare it with";
+  for (int round = 0; round < 5; ++round)
+    guard.on_begin(std::vector<ChangeSize>{change_of(1, 1), change_of(2, 1), change_of(3, 1), change_of(4, 1)});
+  EXPECT_TRUE(outlying(guard, {change_of(1, 10), change_of(2, 11), change_of(3, 9), change_of(4, 10)}).empty());
+  EXPECT_TRUE(outlying(guard, {change_of(1, 10), change_of(2, 10)}).empty());
+  EXPECT_EQ(outlying(guard, {change_of(1, 1), change_of(2, 10)}), std::vector<WorkerId>{2})
+      << "the rounds before tell which of the two it is";
+  EXPECT_TRUE(outlying(Guard({}), {change_of(1, 1), change_of(2, 10)}).empty()) << "nothing does";
+  EXPECT_TRUE(outlying(guard, {change_of(1, 100)}).empty()) << "no peer to compare it with";
 }
 
 TEST(Guard, WhoMakesMoreStepsMayChangeMore) {
   for (const double growth : {0.5, 1.0}) {  // random walk, straight ahead
-    const auto of = [&](WorkerId id, int64_t steps) { return change(id, std::pow(static_cast<double>(steps), growth), steps); };
+    const auto of = [&](WorkerId id, int64_t steps) { return change_of(id, std::pow(static_cast<double>(steps), growth), steps); };
     const Guard guard({.outlier = 3});
     EXPECT_TRUE(outlying(guard, {of(1, 100), of(2, 10), of(3, 10), of(4, 10)}).empty()) << growth;
     EXPECT_TRUE(outlying(guard, {of(1, 10), of(2, 100), of(3, 100), of(4, 100)}).empty()) << growth;
@@ -155,17 +157,17 @@ TEST(Guard, NormsThatCannotBeAreNotBelieved) {
   const double nan = std::nan(""), infinite = std::numeric_limits<double>::infinity();
   Guard guard({.outlier = 3});
   for (const double wrong : {nan, infinite, -3.0})
-    EXPECT_TRUE(outlying(guard, {change(1, 1), change(2, 1), change(3, wrong), change(4, 1)}).empty());
-  guard.on_begin(std::vector<ChangeSize>{change(1, nan), change(2, 1)});
+    EXPECT_TRUE(outlying(guard, {change_of(1, 1), change_of(2, 1), change_of(3, wrong), change_of(4, 1)}).empty());
+  guard.on_begin(std::vector<ChangeSize>{change_of(1, nan), change_of(2, 1)});
   EXPECT_LT(guard.norms().change, 0);
 }
 
 TEST(Guard, ReplicasAreAsFarApartAsTheirChangesSay) {
   Guard guard({.outlier = 3});
   // Changes of length 3 and 4 at a right angle, of 320 and 960 examples: their mean is (0.75, 3).
-  guard.on_begin(std::vector<ChangeSize>{change(1, 3, 10), change(2, 4, 30)});
+  guard.on_begin(std::vector<ChangeSize>{change_of(1, 3, 10), change_of(2, 4, 30)});
   EXPECT_LT(guard.divergence(), 0) << "the mean is known one round later";
-  std::vector<ChangeSize> next = {change(1, 1), change(2, 1)};
+  std::vector<ChangeSize> next = {change_of(1, 1), change_of(2, 1)};
   for (ChangeSize& c : next) c.norms.merged = std::hypot(0.75, 3.0);
   guard.on_begin(next);
   EXPECT_NEAR(guard.divergence(), (0.25 * 3 + 0.75 * 4) / std::hypot(0.75, 3.0), 1e-12);
@@ -240,7 +242,7 @@ TEST(Guard, WhatErrorFeedbackHoldsBackIsWeighedWithTheGain) {
   const auto trips = [](double gain, double residual) {
     Guard guard({.outlier = 3});
     for (int i = 0; i < 40; ++i) {
-      std::vector<ChangeSize> ready = {change(1, 1), change(2, 1), change(3, 1), change(4, 1)};
+      std::vector<ChangeSize> ready = {change_of(1, 1), change_of(2, 1), change_of(3, 1), change_of(4, 1)};
       for (ChangeSize& c : ready) c.norms.residual = residual;
       guard.on_begin(ready);
       if (!guard.on_round({.round = i, .loss = 1, .progress = 0.001 * i, .workers = 4, .gain = gain}).empty()) return true;
@@ -259,7 +261,7 @@ TEST(Guard, ParametersThatGrowWithoutBoundAreDivergence) {
   Guard guard({.outlier = 3});
   std::string why;
   for (int i = 0; i < 20 && why.empty(); ++i) {
-    std::vector<ChangeSize> ready = {change(1, 1), change(2, 1)};
+    std::vector<ChangeSize> ready = {change_of(1, 1), change_of(2, 1)};
     for (ChangeSize& c : ready) c.norms.parameters = 10 * std::pow(1.5, i);
     guard.on_begin(ready);
     why = guard.on_round({.round = i, .loss = 1, .progress = 0.001 * i, .workers = 2});

@@ -21,7 +21,7 @@ double staleness(int arrival) { return arrival * 5 % 7; }
 double rate_at(int arrival) { return 0.1 / (1 + 0.1 * arrival); }
 
 // `next(arrival, x, change)` is the paper's step; the policy's is followed in float64 from the same start.
-void expect_trajectory(const std::string& policy, const std::function<double(int, double, double)>& next) {
+void expect_served(const std::string& policy, const std::function<double(int, double, double)>& next) {
   ParamWindow window;
   window.elements = 1;
   OuterStep step(policy_of(policy).outer, Dtype::f64, std::vector<ParamWindow>{window}, 1);
@@ -37,12 +37,12 @@ void expect_trajectory(const std::string& policy, const std::function<double(int
 }
 
 TEST(ServedStep, EasgdMovesTheCentreByItsShareOfTheDistance) {
-  expect_trajectory(R"("easgd")", [](int, double x, double d) { return x + 0.9 / 4 * -d; });
-  expect_trajectory(R"({"type": "easgd", "rate": 0.1})", [](int, double x, double d) { return x - 0.1 * d; });
+  expect_served(R"("easgd")", [](int, double x, double d) { return x + 0.9 / 4 * -d; });
+  expect_served(R"({"type": "easgd", "rate": 0.1})", [](int, double x, double d) { return x - 0.1 * d; });
 }
 
 TEST(ServedStep, DownpourIsAdagrad) {
-  expect_trajectory(R"({"type": "downpour", "rate": 0.02})", [s = 0.0](int i, double x, double d) mutable {
+  expect_served(R"({"type": "downpour", "rate": 0.02})", [s = 0.0](int i, double x, double d) mutable {
     const double g = d / rate_at(i);
     s += g * g;
     return x - 0.02 * g / (std::sqrt(s) + 1e-8);
@@ -50,23 +50,23 @@ TEST(ServedStep, DownpourIsAdagrad) {
 }
 
 TEST(ServedStep, StalenessAwareDividesByTheStaleness) {
-  expect_trajectory(R"("staleness_aware")", [](int i, double x, double d) { return x - d / (staleness(i) > 0 ? staleness(i) : 1); });
+  expect_served(R"("staleness_aware")", [](int i, double x, double d) { return x - d / (staleness(i) > 0 ? staleness(i) : 1); });
 }
 
 TEST(ServedStep, FasgdDividesByTheSpreadOfGradientsAndTheStaleness) {
-  expect_trajectory(R"({"type": "fasgd", "rate": 0.01, "gamma": 0.8, "beta": 0.7, "epsilon": 0.001})",
-                    [n = 0.0, b = 0.0, v = 1.0](int i, double x, double d) mutable {
-                      const double g = d / rate_at(i);
-                      n = 0.8 * n + 0.2 * g * g;
-                      b = 0.8 * b + 0.2 * g;
-                      v = 0.7 * v + 0.3 * std::sqrt(n - b * b + 0.001);
-                      return x - 0.01 / (v * std::max(1.0, staleness(i))) * g;
-                    });
+  expect_served(R"({"type": "fasgd", "rate": 0.01, "gamma": 0.8, "beta": 0.7, "epsilon": 0.001})",
+                [n = 0.0, b = 0.0, v = 1.0](int i, double x, double d) mutable {
+                  const double g = d / rate_at(i);
+                  n = 0.8 * n + 0.2 * g * g;
+                  b = 0.8 * b + 0.2 * g;
+                  v = 0.7 * v + 0.3 * std::sqrt(n - b * b + 0.001);
+                  return x - 0.01 / (v * std::max(1.0, staleness(i))) * g;
+                });
 }
 
 // Liu et al. 2024, algorithm 4, with N = 3 and c = 0.2.
 TEST(ServedStep, AsyncLocalDelaysItsNesterovMomentum) {
-  expect_trajectory(R"({"type": "async_local", "delay": 3, "spread": 0.2})", [m = 0.0, buffer = 0.0](int t, double x, double d) mutable {
+  expect_served(R"({"type": "async_local", "delay": 3, "spread": 0.2})", [m = 0.0, buffer = 0.0](int t, double x, double d) mutable {
     const double eps = 0.7, beta = 0.9, c = 0.2;
     const int n = 3;
     buffer += d;

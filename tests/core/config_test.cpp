@@ -1,19 +1,10 @@
 #include "src/core/config.h"
+#include "tests/core/refusal.h"
 
 #include <gtest/gtest.h>
 
 namespace perigee {
 namespace {
-
-template <class F>
-std::string refusal(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 TEST(Config, ReadsTypedValues) {
   const Json json = Json::parse(R"({"out": 20, "rate": 0.5, "whole": 3.0, "flag": true, "kernel": 5, "stride": [1, 2],

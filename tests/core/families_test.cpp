@@ -27,7 +27,7 @@ void check_documented(const Schema& schema) {
   for (const char* name : schema.positional) EXPECT_NE(schema.find(name), nullptr) << name;
 }
 
-std::string refusal(const Json& json, const Schema& schema) {
+std::string options_refusal(const Json& json, const Schema& schema) {
   try {
     check_options(json, schema, "here");
   } catch (const Error& error) {
@@ -46,7 +46,7 @@ TEST(Families, EveryMemberTellsItsOptions) {
       EXPECT_STRNE(member.doc, "");
       check_documented(member.schema);
       const Json example = std::string_view(member.example).empty() ? Json::object() : Json::parse(member.example, "example");
-      EXPECT_EQ(refusal(example, member.schema), "accepted");
+      EXPECT_EQ(options_refusal(example, member.schema), "accepted");
       ++count;
     }
   }
@@ -66,7 +66,7 @@ TEST(Families, EveryMemberRefusesAnUnknownKeyAtItsPlace) {
       if (member.schema.open) continue;
       SCOPED_TRACE(family.name + std::string(" ") + member.name);
       const Json json = Json::parse(R"({"@": "net.lua:7", "no_such_key": 1})", "t");
-      EXPECT_EQ(refusal(json, member.schema).find("net.lua:7: here: unknown key 'no_such_key'"), 0u);
+      EXPECT_EQ(options_refusal(json, member.schema).find("net.lua:7: here: unknown key 'no_such_key'"), 0u);
     }
 }
 

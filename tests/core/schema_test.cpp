@@ -24,7 +24,7 @@ constexpr Option kOptions[] = {
 };
 constexpr Schema kSchema{.options = kOptions, .positional = kPositional, .common = &kCommon};
 
-std::string refusal(const char* text, const Schema& schema = kSchema) {
+std::string schema_refusal(const char* text, const Schema& schema = kSchema) {
   try {
     check_options(Json::parse(text, "t"), schema, "here");
   } catch (const Error& error) {
@@ -34,26 +34,27 @@ std::string refusal(const char* text, const Schema& schema = kSchema) {
 }
 
 TEST(Schema, ChecksTypesRangesAndChoices) {
-  EXPECT_EQ(refusal(R"({"type": "t", "out": 3.0, "rate": 1, "rounding": "nearest", "kernel": [2, 3], "bias": null, "end": {"at": 7}})"),
-            "accepted");
-  EXPECT_EQ(refusal(R"({"out": "x"})"), "here: 'out' has the wrong type; got string \"x\", expected an integer of at least 1");
-  EXPECT_EQ(refusal(R"({"out": 1.5})"), "here: 'out' has the wrong type; got number 1.5, expected an integer of at least 1");
-  EXPECT_EQ(refusal(R"({"out": 0})"), "here: 'out' is out of range; got 0, expected an integer of at least 1");
-  EXPECT_EQ(refusal(R"({"rate": 1.5})"), "here: 'rate' is out of range; got 1.5, expected a number from 0 to 1");
-  EXPECT_EQ(refusal(R"({"rounding": "nearst"})"),
+  EXPECT_EQ(
+      schema_refusal(R"({"type": "t", "out": 3.0, "rate": 1, "rounding": "nearest", "kernel": [2, 3], "bias": null, "end": {"at": 7}})"),
+      "accepted");
+  EXPECT_EQ(schema_refusal(R"({"out": "x"})"), "here: 'out' has the wrong type; got string \"x\", expected an integer of at least 1");
+  EXPECT_EQ(schema_refusal(R"({"out": 1.5})"), "here: 'out' has the wrong type; got number 1.5, expected an integer of at least 1");
+  EXPECT_EQ(schema_refusal(R"({"out": 0})"), "here: 'out' is out of range; got 0, expected an integer of at least 1");
+  EXPECT_EQ(schema_refusal(R"({"rate": 1.5})"), "here: 'rate' is out of range; got 1.5, expected a number from 0 to 1");
+  EXPECT_EQ(schema_refusal(R"({"rounding": "nearst"})"),
             "here: 'rounding' has an unknown value; got 'nearst', expected one of 'nearest', 'stochastic'; did you mean 'nearest'?");
-  EXPECT_NE(refusal(R"({"kernel": [2, "x"]})").find("has an element of the wrong type"), std::string::npos);
-  EXPECT_NE(refusal(R"({"kernel": [2, 0]})").find("is out of range"), std::string::npos);
-  EXPECT_NE(refusal(R"({"bias": 1})").find("expected true or false"), std::string::npos);
+  EXPECT_NE(schema_refusal(R"({"kernel": [2, "x"]})").find("has an element of the wrong type"), std::string::npos);
+  EXPECT_NE(schema_refusal(R"({"kernel": [2, 0]})").find("is out of range"), std::string::npos);
+  EXPECT_NE(schema_refusal(R"({"bias": 1})").find("expected true or false"), std::string::npos);
 }
 
 TEST(Schema, RefusesUnknownKeysAtTheirPlace) {
-  EXPECT_EQ(refusal(R"({"kernal": 3})"), "here: unknown key 'kernal'; did you mean 'kernel'?");
-  EXPECT_NE(refusal(R"({"whatever": 3})").find("its options are 'out', 'rate', 'rounding'"), std::string::npos);
-  EXPECT_EQ(refusal(R"({"nam": "x"})"), "here: unknown key 'nam'; did you mean 'name'?");
-  EXPECT_EQ(refusal(R"({"end": {"a": 7}})"), "here: end: unknown key 'a'; did you mean 'at'?");
-  EXPECT_EQ(refusal(R"({"end": {"@": "net.lua:3", "a": 7}})"), "net.lua:3: here: end: unknown key 'a'; did you mean 'at'?");
-  EXPECT_EQ(refusal(R"({"anything": 7})", {.options = kOptions, .open = true}), "accepted");
+  EXPECT_EQ(schema_refusal(R"({"kernal": 3})"), "here: unknown key 'kernal'; did you mean 'kernel'?");
+  EXPECT_NE(schema_refusal(R"({"whatever": 3})").find("its options are 'out', 'rate', 'rounding'"), std::string::npos);
+  EXPECT_EQ(schema_refusal(R"({"nam": "x"})"), "here: unknown key 'nam'; did you mean 'name'?");
+  EXPECT_EQ(schema_refusal(R"({"end": {"a": 7}})"), "here: end: unknown key 'a'; did you mean 'at'?");
+  EXPECT_EQ(schema_refusal(R"({"end": {"@": "net.lua:3", "a": 7}})"), "net.lua:3: here: end: unknown key 'a'; did you mean 'at'?");
+  EXPECT_EQ(schema_refusal(R"({"anything": 7})", {.options = kOptions, .open = true}), "accepted");
 }
 
 TEST(Schema, OwnOptionsReplaceCommonOnes) {

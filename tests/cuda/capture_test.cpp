@@ -11,17 +11,17 @@
 namespace {
 
 // Two streams, events recorded outside and inside, and memory of each kind.
-struct Site {
-  explicit Site(unsigned flags = cudaStreamNonBlocking) {
+struct CaptureSite {
+  explicit CaptureSite(unsigned flags = cudaStreamNonBlocking) {
     for (cudaStream_t* stream : {&line, &beside}) EXPECT_EQ(cudaStreamCreateWithFlags(stream, flags), cudaSuccess);
     for (cudaEvent_t* event : {&outside, &inside, &other}) EXPECT_EQ(cudaEventCreateWithFlags(event, cudaEventDisableTiming), cudaSuccess);
     EXPECT_EQ(cudaMalloc(&device, 64), cudaSuccess);
     EXPECT_EQ(cudaHostAlloc(&pinned, 64, cudaHostAllocPortable), cudaSuccess);
     EXPECT_EQ(cudaEventRecord(outside, beside), cudaSuccess);
   }
-  Site(const Site&) = delete;
-  Site& operator=(const Site&) = delete;
-  ~Site() {
+  CaptureSite(const CaptureSite&) = delete;
+  CaptureSite& operator=(const CaptureSite&) = delete;
+  ~CaptureSite() {
     EXPECT_EQ(cudaStreamSynchronize(line), cudaSuccess);
     EXPECT_EQ(cudaStreamSynchronize(beside), cudaSuccess);
     for (cudaEvent_t event : {outside, inside, other}) cudaEventDestroy(event);
@@ -60,45 +60,46 @@ struct Site {
 struct Rule {
   const char* name;
   bool forked;
-  std::function<cudaError_t(Site&)> act;
+  std::function<cudaError_t(CaptureSite&)> act;
   cudaError_t told, ended;
 };
 
-cudaError_t copy(Site& site, void* host) { return cudaMemcpyAsync(site.device, host, 64, cudaMemcpyDefault, site.line); }
+cudaError_t copy(CaptureSite& site, void* host) { return cudaMemcpyAsync(site.device, host, 64, cudaMemcpyDefault, site.line); }
 
 const cudaError_t kSpoilt = cudaErrorStreamCaptureInvalidated;
 const Rule kRules[] = {
-    {"nothing", false, [](Site&) { return cudaSuccess; }, cudaSuccess, cudaSuccess},
-    {"work", false, [](Site& s) { return s.clear(s.line); }, cudaSuccess, cudaSuccess},
-    {"the host waits for the stream", false, [](Site& s) { return cudaStreamSynchronize(s.line); }, cudaErrorStreamCaptureUnsupported,
-     kSpoilt},
-    {"the host waits for a stream that joined", true, [](Site& s) { return cudaStreamSynchronize(s.beside); },
+    {"nothing", false, [](CaptureSite&) { return cudaSuccess; }, cudaSuccess, cudaSuccess},
+    {"work", false, [](CaptureSite& s) { return s.clear(s.line); }, cudaSuccess, cudaSuccess},
+    {"the host waits for the stream", false, [](CaptureSite& s) { return cudaStreamSynchronize(s.line); },
      cudaErrorStreamCaptureUnsupported, kSpoilt},
-    {"the host waits for another stream", false, [](Site& s) { return cudaStreamSynchronize(s.beside); }, cudaSuccess, cudaSuccess},
-    {"the host asks for an event of the capture", true, [](Site& s) { return cudaEventQuery(s.inside); }, cudaErrorCapturedEvent, kSpoilt},
-    {"the host waits for an event of the capture", true, [](Site& s) { return cudaEventSynchronize(s.inside); }, cudaErrorCapturedEvent,
+    {"the host waits for a stream that joined", true, [](CaptureSite& s) { return cudaStreamSynchronize(s.beside); },
+     cudaErrorStreamCaptureUnsupported, kSpoilt},
+    {"the host waits for another stream", false, [](CaptureSite& s) { return cudaStreamSynchronize(s.beside); }, cudaSuccess, cudaSuccess},
+    {"the host asks for an event of the capture", true, [](CaptureSite& s) { return cudaEventQuery(s.inside); }, cudaErrorCapturedEvent,
      kSpoilt},
-    {"an event from before is waited for", false, [](Site& s) { return cudaStreamWaitEvent(s.line, s.outside, 0); },
+    {"the host waits for an event of the capture", true, [](CaptureSite& s) { return cudaEventSynchronize(s.inside); },
+     cudaErrorCapturedEvent, kSpoilt},
+    {"an event from before is waited for", false, [](CaptureSite& s) { return cudaStreamWaitEvent(s.line, s.outside, 0); },
      cudaErrorStreamCaptureIsolation, kSpoilt},
-    {"a stream that joined does work", true, [](Site& s) { return s.clear(s.beside); }, cudaSuccess, cudaErrorStreamCaptureUnjoined},
-    {"a stream that joined comes back", true, [](Site& s) { return s.clear(s.beside), s.join(); }, cudaSuccess, cudaSuccess},
-    {"it begins again", false, [](Site& s) { return s.begin(); }, cudaErrorIllegalState, kSpoilt},
+    {"a stream that joined does work", true, [](CaptureSite& s) { return s.clear(s.beside); }, cudaSuccess, cudaErrorStreamCaptureUnjoined},
+    {"a stream that joined comes back", true, [](CaptureSite& s) { return s.clear(s.beside), s.join(); }, cudaSuccess, cudaSuccess},
+    {"it begins again", false, [](CaptureSite& s) { return s.begin(); }, cudaErrorIllegalState, kSpoilt},
     {"it ends where it did not begin", true,
-     [](Site& s) {
+     [](CaptureSite& s) {
        cudaGraph_t graph = nullptr;
        return cudaStreamEndCapture(s.beside, &graph);
      },
      cudaErrorStreamCaptureUnmatched, kSpoilt},
-    {"pinned memory is copied", false, [](Site& s) { return copy(s, s.pinned); }, cudaSuccess, cudaSuccess},
-    {"pageable memory is copied", false, [](Site& s) { return copy(s, s.pageable); }, cudaErrorStreamCaptureUnsupported, kSpoilt},
-    {"work goes on after a rule was broken", false, [](Site& s) { return cudaStreamSynchronize(s.line), s.clear(s.line); }, kSpoilt,
+    {"pinned memory is copied", false, [](CaptureSite& s) { return copy(s, s.pinned); }, cudaSuccess, cudaSuccess},
+    {"pageable memory is copied", false, [](CaptureSite& s) { return copy(s, s.pageable); }, cudaErrorStreamCaptureUnsupported, kSpoilt},
+    {"work goes on after a rule was broken", false, [](CaptureSite& s) { return cudaStreamSynchronize(s.line), s.clear(s.line); }, kSpoilt,
      kSpoilt},
 };
 
 TEST(Capture, FollowsTheRulesOfTheManual) {
   for (const Rule& rule : kRules) {
     SCOPED_TRACE(rule.name);
-    Site site;
+    CaptureSite site;
     EXPECT_EQ(site.begin(), cudaSuccess);
     EXPECT_EQ(rule.forked ? site.fork() : cudaSuccess, cudaSuccess);
     EXPECT_EQ(rule.act(site), rule.told);
@@ -110,32 +111,32 @@ TEST(Capture, FollowsTheRulesOfTheManual) {
 }
 
 TEST(Capture, AllowsAllocationsAndWaitsInTheRelaxedModeAlone) {
-  const std::function<cudaError_t(Site&)> calls[] = {
-      [](Site&) {
+  const std::function<cudaError_t(CaptureSite&)> calls[] = {
+      [](CaptureSite&) {
         void* memory = nullptr;
         const cudaError_t status = cudaMalloc(&memory, 16);
         return status == cudaSuccess ? cudaFree(memory) : status;
       },
-      [](Site&) {
+      [](CaptureSite&) {
         void* memory = nullptr;
         const cudaError_t status = cudaHostAlloc(&memory, 16, 0);
         return status == cudaSuccess ? cudaFreeHost(memory) : status;
       },
-      [](Site& s) { return cudaMemcpy(s.device, s.pageable, 64, cudaMemcpyHostToDevice); },
-      [](Site& s) { return cudaEventSynchronize(s.outside); },
-      [](Site& s) { return cudaStreamSynchronize(s.beside); },
+      [](CaptureSite& s) { return cudaMemcpy(s.device, s.pageable, 64, cudaMemcpyHostToDevice); },
+      [](CaptureSite& s) { return cudaEventSynchronize(s.outside); },
+      [](CaptureSite& s) { return cudaStreamSynchronize(s.beside); },
   };
   for (const auto& call : calls) {
     for (const cudaStreamCaptureMode mode : {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed}) {
       const bool relaxed = mode == cudaStreamCaptureModeRelaxed;
-      Site site;
+      CaptureSite site;
       EXPECT_EQ(site.begin(mode), cudaSuccess);
       EXPECT_EQ(call(site), relaxed ? cudaSuccess : cudaErrorStreamCaptureUnsupported);
       EXPECT_EQ(site.end(), relaxed ? cudaSuccess : kSpoilt);
     }
     // Another thread is held up by the global mode alone.
     for (const cudaStreamCaptureMode mode : {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal}) {
-      Site site;
+      CaptureSite site;
       EXPECT_EQ(site.begin(mode), cudaSuccess);
       cudaError_t status = cudaSuccess;
       std::thread([&] { status = call(site); }).join();
@@ -147,7 +148,7 @@ TEST(Capture, AllowsAllocationsAndWaitsInTheRelaxedModeAlone) {
 
 TEST(Capture, EndsInTheThreadThatBeganItUnlessItIsRelaxed) {
   for (const cudaStreamCaptureMode mode : {cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed}) {
-    Site site;
+    CaptureSite site;
     EXPECT_EQ(site.begin(mode), cudaSuccess);
     cudaError_t status = cudaSuccess;
     std::thread([&] { status = site.end(); }).join();
@@ -158,7 +159,7 @@ TEST(Capture, EndsInTheThreadThatBeganItUnlessItIsRelaxed) {
 
 TEST(Capture, OfABlockingStreamLeavesTheNullStreamAlone) {
   for (const unsigned flags : {0u, cudaStreamNonBlocking}) {
-    Site site(flags);
+    CaptureSite site(flags);
     EXPECT_EQ(site.begin(), cudaSuccess);
     EXPECT_EQ(site.clear(nullptr), flags == 0 ? cudaErrorStreamCaptureImplicit : cudaSuccess);
     EXPECT_EQ(site.end(), flags == 0 ? kSpoilt : cudaSuccess);
@@ -166,7 +167,7 @@ TEST(Capture, OfABlockingStreamLeavesTheNullStreamAlone) {
 }
 
 TEST(Capture, TwoOfThemDoNotMeet) {
-  Site site;
+  CaptureSite site;
   EXPECT_EQ(site.begin(), cudaSuccess);
   EXPECT_EQ(cudaStreamBeginCapture(site.beside, cudaStreamCaptureModeRelaxed), cudaSuccess);
   EXPECT_EQ(site.join(), cudaErrorStreamCaptureMerge);
@@ -177,7 +178,7 @@ TEST(Capture, TwoOfThemDoNotMeet) {
 
 // An event of a capture that is over stands for nothing until it is recorded again.
 TEST(Capture, LeavesItsEventsOfNoUse) {
-  Site site;
+  CaptureSite site;
   EXPECT_EQ(site.begin(), cudaSuccess);
   EXPECT_EQ(cudaEventRecord(site.inside, site.line), cudaSuccess);
   EXPECT_EQ(site.end(), cudaSuccess);
@@ -189,7 +190,7 @@ TEST(Capture, LeavesItsEventsOfNoUse) {
 }
 
 TEST(Memory, CopiesAndClearsWhatIsWhereTheCallSays) {
-  Site site;
+  CaptureSite site;
   EXPECT_EQ(cudaMemcpy(site.device, site.pageable, 64, cudaMemcpyHostToDevice), cudaSuccess);
   EXPECT_EQ(cudaMemcpy(site.pageable, site.device, 64, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
   EXPECT_EQ(cudaMemcpy(site.device, site.pinned, 64, cudaMemcpyDeviceToHost), cudaErrorInvalidValue);
@@ -200,7 +201,7 @@ TEST(Memory, CopiesAndClearsWhatIsWhereTheCallSays) {
 // Pinned memory must outlive what is queued on it.
 TEST(MemoryDeathTest, OfTheHostThatIsGoneIsNotCopied) {
   testing::GTEST_FLAG(death_test_style) = "fast";
-  Site site;
+  CaptureSite site;
   const auto copy_late = [&] {
     void* gone = nullptr;
     cudaHostAlloc(&gone, 64, cudaHostAllocPortable);

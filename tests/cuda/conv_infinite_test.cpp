@@ -22,7 +22,7 @@ struct Image {
   Numbers numbers;
 };
 
-Image drawn(const Shape& shape) {
+Image drawn_image(const Shape& shape) {
   Image image{shape, Numbers(static_cast<size_t>(shape.elements()))};
   for (size_t i = 0; i < image.numbers.size(); ++i) image.numbers[i] = static_cast<float>(i * 7 % 5) * 0.25f + 0.5f;  // none is 0
   return image;
@@ -39,7 +39,7 @@ Image bordered(const Image& image) {
   return wide;
 }
 
-Numbers run(Site& site, const Kernel& kernel, const std::vector<Image>& in, const Shape& out, const ConvParams& params) {
+Numbers run_images(Site& site, const Kernel& kernel, const std::vector<Image>& in, const Shape& out, const ConvParams& params) {
   std::vector<std::shared_ptr<std::byte>> memory;
   std::vector<View> views;
   for (const Image& image : in) {
@@ -73,18 +73,18 @@ int lost_to_borders(const Case& of, const ConvParams& params, const std::string&
   ShimSite site;
   int lost = 0, ran = 0;
   const Kernel& ref = *ref_kernel(of.op);
-  const Numbers expected = run(host, ref, of.in, of.out, params);
+  const Numbers expected = run_images(host, ref, of.in, of.out, params);
   Numbers with_zeros;
   if (of.image >= 0) {
     std::vector<Image> in = of.in;
     in[static_cast<size_t>(of.image)] = bordered(in[static_cast<size_t>(of.image)]);
     ConvParams without = params;
     std::fill_n(without.padding, 4, 0);
-    with_zeros = run(host, ref, in, of.out, without);
+    with_zeros = run_images(host, ref, in, of.out, without);
   }
   for (const KernelList& list : cuda_kernel_lists())
     for (const Kernel& kernel : std::span(list.first, list.count)) {
-      const Numbers got = std::string_view(kernel.op) == of.op ? run(site, kernel, of.in, of.out, params) : Numbers();
+      const Numbers got = std::string_view(kernel.op) == of.op ? run_images(site, kernel, of.in, of.out, params) : Numbers();
       ran += !got.empty();
       for (size_t i = 0; i < got.size(); ++i) {
         const std::string where = what + " [" + kernel.name + "], element " + std::to_string(i);
@@ -107,7 +107,7 @@ TEST(CudaConvolutions, WhatIsNotFiniteIsNotLost) {
     for (const int groups : {1, 2}) {
       const ConvParams params{.stride = {stride, stride}, .padding = {1, 1, 1, 1}, .groups = groups};
       const int64_t rows = (5 - 1) / stride + 1;
-      const Image x = drawn({2, 2, 5, 5}), w = drawn({2, 2 / groups, 3, 3}), dy = drawn({2, 2, rows, rows});
+      const Image x = drawn_image({2, 2, 5, 5}), w = drawn_image({2, 2 / groups, 3, 3}), dy = drawn_image({2, 2, rows, rows});
       const Case cases[] = {
           {"conv2d", {x, w}, dy.shape, 0}, {"conv2d_grad_input", {dy, w}, x.shape, -1}, {"conv2d_grad_weight", {dy, x}, w.shape, 1}};
       for (const Case& one : cases)

@@ -51,7 +51,7 @@ struct Result {
   std::vector<uint8_t> argmax;
 };
 
-Result run(const Kernel& kernel, const Geometry& g, std::vector<float> x, std::vector<float> w, std::vector<float> b) {
+Result run_pooled(const Kernel& kernel, const Geometry& g, std::vector<float> x, std::vector<float> w, std::vector<float> b) {
   ShimSite site;
   View in[3] = {dense(Dtype::f32, g.images, g.inputs, g.height, g.width),
                 dense(Dtype::f32, g.outputs, g.inputs, g.kernel_height, g.kernel_width),
@@ -76,10 +76,10 @@ void expect_the_bits_of_tiles(std::string_view name, const Geometry& g, bool wit
   const std::vector<float> w = small(g.outputs * g.inputs * g.kernel_height * g.kernel_width), b = small(g.outputs);
   if (with_nan)
     for (size_t i = 0; i < x.size(); i += 61) x[i] = NAN;
-  const Result tiles = run(kernel_of("tiles"), g, x, w, b);
+  const Result tiles = run_pooled(kernel_of("tiles"), g, x, w, b);
   for (const shim::Order order : shim::kOrders) {
     shim::set_order(order);
-    const Result direct = run(kernel_of(name), g, x, w, b);
+    const Result direct = run_pooled(kernel_of(name), g, x, w, b);
     EXPECT_EQ(std::memcmp(direct.y.data(), tiles.y.data(), tiles.y.size() * sizeof(float)), 0) << shim::name_of(order);
     EXPECT_EQ(direct.argmax, tiles.argmax) << shim::name_of(order);
   }

@@ -10,7 +10,7 @@
 namespace perigee {
 namespace {
 
-const Kernel& kernel_of(std::string_view op, std::string_view name) {
+const Kernel& head_kernel(std::string_view op, std::string_view name) {
   for (const KernelList& list : cuda_kernel_lists())
     for (size_t i = 0; i < list.count; ++i)
       if (op == list.first[i].op && name == list.first[i].name) return list.first[i];
@@ -105,13 +105,13 @@ struct Head {
   std::vector<int64_t> labels;
 };
 
-const Kernel& rows() { return kernel_of("linear_cross_entropy", "rows"); }
+const Kernel& row_kernel() { return head_kernel("linear_cross_entropy", "rows"); }
 
 Head::Results in_all_orders(const Head& head, size_t aside = 0) {
   std::vector<Head::Results> results;
   for (const shim::Order order : shim::kOrders) {
     shim::set_order(order);
-    results.push_back(head.run(rows(), aside));
+    results.push_back(head.run(row_kernel(), aside));
     EXPECT_EQ(std::memcmp(results[0].dx.data(), results.back().dx.data(), results[0].dx.size() * sizeof(float)), 0) << shim::name_of(order);
     EXPECT_EQ(std::memcmp(results[0].slopes.data(), results.back().slopes.data(), results[0].slopes.size() * sizeof(float)), 0);
   }
@@ -177,9 +177,9 @@ TEST(CudaHead, HasTheBitsOfCrossEntropy) {
                  slope = contiguous_view(slopes.data(), Dtype::f32, {head.n, c});
       const StepInfo step;
       ShimSite site;
-      site.run(kernel_of("cross_entropy", "softmax"),
+      site.run(head_kernel("cross_entropy", "softmax"),
                {.in = in, .out = &loss, .n_in = 2, .n_out = 1, .params = &head.params.loss, .step = &step});
-      site.run(kernel_of("cross_entropy_grad", "softmax"),
+      site.run(head_kernel("cross_entropy_grad", "softmax"),
                {.in = in, .out = &slope, .n_in = 3, .n_out = 1, .params = &head.params.loss, .step = &step});
       const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
         for (size_t i = 0; i < a.size(); ++i)
@@ -212,7 +212,7 @@ TEST(CudaHead, TakesNoHeadThatItCouldNotHold) {
                row = contiguous_view(nullptr, dtype, {4}), logits = contiguous_view(nullptr, dtype, {4, c});
     const View in[] = {x, weight, contiguous_view(nullptr, Dtype::i64, {4}), row}, out[] = {logits, row, logits, x};
     const LinearCrossEntropyParams params{};
-    return kernel_of("linear_cross_entropy", name).decline({.in = in, .out = out, .n_in = 4, .n_out = 4, .params = &params}) != nullptr;
+    return head_kernel("linear_cross_entropy", name).decline({.in = in, .out = out, .n_in = 4, .n_out = 4, .params = &params}) != nullptr;
   };
   EXPECT_FALSE(declines("rows", 32, 768));
   EXPECT_FALSE(declines("rows", 10, 500));

@@ -13,6 +13,7 @@
 #include "src/io/npy.h"
 #include "src/io/sound/resample.h"
 #include "src/io/sound/sound.h"
+#include "tests/core/refusal.h"
 #include "tests/data/fixtures.h"
 #include "tests/data/wav_file.h"
 #include "tests/io/temporary.h"
@@ -20,32 +21,17 @@
 namespace perigee {
 namespace {
 
-SourcePtr open_json(const Json& json, const std::string& folder = ".") {
-  return open_source(Config(json, "test", ErrorKind::data), folder);
-}
-SourcePtr open(const std::string& json, const std::string& folder = ".") { return open_json(Json::parse(json, "test"), folder); }
-
 struct Recording {
   std::vector<float> x;
   int64_t n = -1, y = -1;
 };
 
-Recording read(const DataSource& source, int64_t index, uint64_t epoch = 0) {
+Recording read_recording(const DataSource& source, int64_t index, uint64_t epoch = 0) {
   Recording recording{.x = std::vector<float>(static_cast<size_t>(source.fields()[0].shape.elements()))};
   std::byte* const slots[] = {reinterpret_cast<std::byte*>(recording.x.data()), reinterpret_cast<std::byte*>(&recording.n),
                               reinterpret_cast<std::byte*>(&recording.y)};
   source.read({.index = index, .epoch = epoch}, std::span(slots, source.fields().size()));
   return recording;
-}
-
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::data) << error.what();
-    return error.what();
-  }
-  return "accepted";
 }
 
 WantedFrames at_most(int64_t frames) {
@@ -63,7 +49,7 @@ std::string sixteen_bits(const std::vector<int>& values) {
 TEST(Wav, RefusesWhatIsDamaged) {
   const std::string good = wav_of({}, sixteen_bits({1, -2, 3, -4}));
   const auto says = [&](const std::string& file) {
-    return refusal([&] {
+    return refusal(ErrorKind::data, [&] {
       Sound sound;
       decode_sound(as_bytes(file), "a.wav", at_most(100), sound);
     });
@@ -106,7 +92,8 @@ TEST(Resampler, KeepsAToneAndRefusesAwkwardRates) {
     resampler.apply(in, out);
     for (size_t i = 500; i + 500 < out.size(); ++i) ASSERT_NEAR(out[i], tone(i, to), 1e-4) << from << " to " << to << " at " << i;
   }
-  EXPECT_NE(refusal([] { Resampler(999983, 16000, "a.wav"); }).find("a.wav: the rate has no simple ratio"), std::string::npos);
+  EXPECT_NE(refusal(ErrorKind::data, [] { Resampler(999983, 16000, "a.wav"); }).find("a.wav: the rate has no simple ratio"),
+            std::string::npos);
 }
 
 TEST(SoundLoops, HaveTheSameBitsWithEachInstructionSet) {
@@ -148,21 +135,24 @@ TEST(SoundLoops, HaveTheSameBitsWithEachInstructionSet) {
 TEST(AudioSource, TakesClassesFromFolders) {
   const TemporaryFolder folder;
   source_examples(folder.path());
-  const SourcePtr source = open(R"({"type":"audio","folder":"sounds"})", folder.path());
+  const SourcePtr source = open_parsed(R"({"type":"audio","folder":"sounds"})", folder.path());
   ASSERT_EQ(source->size(), 3);
   EXPECT_EQ(rate_of(*source), 8000);
   EXPECT_EQ(source->fields()[0].shape, (Shape{1, 1000}));
   EXPECT_EQ(source->fields()[2].class_names, (std::vector<std::string>{"left", "right"}));
-  const Recording last = read(*source, 2);
+  const Recording last = read_recording(*source, 2);
   EXPECT_EQ(last.n, 700);
   EXPECT_EQ(last.y, 1);
   EXPECT_EQ(last.x[1], (7919 - 10000 + 31) / 65536.f) << "two channels are mixed";
   EXPECT_EQ(last.x[700], 0);
-  const Recording whole = read(*open(R"({"type":"audio","folder":"sounds","channels":2})", folder.path()), 2);
+  const Recording whole = read_recording(*open_parsed(R"({"type":"audio","folder":"sounds","channels":2})", folder.path()), 2);
   EXPECT_EQ(whole.x[1001], 31 / 32768.f);
-  EXPECT_NE(refusal([&] { read(*open(R"({"type":"audio","folder":"sounds","channels":3})", folder.path()), 0); }).find("got 2, expected 3"),
+  EXPECT_NE(refusal(ErrorKind::data,
+                    [&] { read_recording(*open_parsed(R"({"type":"audio","folder":"sounds","channels":3})", folder.path()), 0); })
+                .find("got 2, expected 3"),
             std::string::npos);
-  const Recording slower = read(*open(R"({"type":"audio","folder":"sounds","rate":4000,"seconds":0.05})", folder.path()), 0);
+  const Recording slower =
+      read_recording(*open_parsed(R"({"type":"audio","folder":"sounds","rate":4000,"seconds":0.05})", folder.path()), 0);
   EXPECT_EQ(slower.n, 200);
 }
 
@@ -173,28 +163,30 @@ TEST(AudioSource, TakesClassesFromNamesAndKeepsThemForOtherParts) {
   };
   put("a/yes_ann_1.wav", 100, 8000), put("a/no_ann_1.wav", 300, 8000), put("a/yes_bob_12.wav", 200, 8000),
       put("b/yes_eve_1.wav", 900, 16000);
-  const SourcePtr train = open(R"({"type":"audio","folder":"a","label":"{class}_*"})", folder.path());
+  const SourcePtr train = open_parsed(R"({"type":"audio","folder":"a","label":"{class}_*"})", folder.path());
   EXPECT_EQ(train->fields()[2].class_names, (std::vector<std::string>{"no", "yes"}));
-  EXPECT_EQ(open(R"({"type":"audio","folder":"a","label":"{class}_*","files":"*_[0-9].wav"})", folder.path())->size(), 2);
+  EXPECT_EQ(open_parsed(R"({"type":"audio","folder":"a","label":"{class}_*","files":"*_[0-9].wav"})", folder.path())->size(), 2);
   const Json test = Json::parse(R"({"type":"audio","folder":"b","label":"{class}_*"})", "test");
   const SourcePtr other = open_json(with_fitted(test, train->traits().fitted), folder.path());
   EXPECT_EQ(other->fields()[0].shape, (Shape{1, 300})) << "as long as the longest of the training part";
-  EXPECT_EQ(read(*other, 0).y, 1);
-  EXPECT_EQ(read(*other, 0).n, 300) << "resampled to 450 steps, of which 300 fit";
+  EXPECT_EQ(read_recording(*other, 0).y, 1);
+  EXPECT_EQ(read_recording(*other, 0).n, 300) << "resampled to 450 steps, of which 300 fit";
   put("b/maybe_eve_1.wav", 10, 8000);
-  EXPECT_NE(refusal([&] {
-              open_json(with_fitted(test, train->traits().fitted), folder.path());
-            }).find("the class 'maybe' is none of the classes"),
+  EXPECT_NE(refusal(ErrorKind::data, [&] { open_json(with_fitted(test, train->traits().fitted), folder.path()); })
+                .find("the class 'maybe' is none of the classes"),
             std::string::npos);
   write_file(folder / "t.csv", as_bytes("label,path\nn,a/no_ann_1.wav\ny,b/yes_eve_1.wav\n"));
-  const SourcePtr table = open(R"({"type":"audio","folder":".","table":"t.csv"})", folder.path());
+  const SourcePtr table = open_parsed(R"({"type":"audio","folder":".","table":"t.csv"})", folder.path());
   EXPECT_EQ(table->fields()[2].class_names, (std::vector<std::string>{"n", "y"}));
-  EXPECT_EQ(read(*table, 1).n, 450);
-  EXPECT_NE(refusal([&] { open(R"({"type":"audio","folder":"a","label":"*"})", folder.path()); }).find("where the class stands"),
+  EXPECT_EQ(read_recording(*table, 1).n, 450);
+  EXPECT_NE(refusal(ErrorKind::data, [&] { open_parsed(R"({"type":"audio","folder":"a","label":"*"})", folder.path()); })
+                .find("where the class stands"),
             std::string::npos);
-  EXPECT_NE(refusal([&] { open(R"({"type":"audio","folder":"a","label":"{class}-*"})", folder.path()); }).find("does not fit 'label'"),
+  EXPECT_NE(refusal(ErrorKind::data, [&] { open_parsed(R"({"type":"audio","folder":"a","label":"{class}-*"})", folder.path()); })
+                .find("does not fit 'label'"),
             std::string::npos);
-  EXPECT_NE(refusal([&] { open(R"({"type":"audio","folder":"a","files":"*.mp3"})", folder.path()); }).find("'files' describes"),
+  EXPECT_NE(refusal(ErrorKind::data, [&] { open_parsed(R"({"type":"audio","folder":"a","files":"*.mp3"})", folder.path()); })
+                .find("'files' describes"),
             std::string::npos);
 }
 
@@ -202,18 +194,18 @@ TEST(AudioTransforms, CountTheFramesThatAreThere) {
   const TemporaryFolder folder;
   source_examples(folder.path());
   const std::string source = R"("source":{"type":"audio","folder":"sounds"}})";
-  const SourcePtr mel = open(R"({"type":"map","transforms":[{"type":"mel"}],)" + source, folder.path());
+  const SourcePtr mel = open_parsed(R"({"type":"map","transforms":[{"type":"mel"}],)" + source, folder.path());
   EXPECT_EQ(mel->fields()[0].shape, (Shape{40, 13}));
-  const Recording last = read(*mel, 2);
+  const Recording last = read_recording(*mel, 2);
   EXPECT_EQ(last.n, 9) << "1 + 700 / 80";
   for (int row = 0; row < 40; ++row)
     for (int t = 9; t < 13; ++t) EXPECT_EQ(last.x[static_cast<size_t>(row * 13 + t)], 0);
-  EXPECT_EQ(read(*open(R"({"type":"map","transforms":[{"type":"mel","center":false}],)" + source, folder.path()), 2).n, 7);
-  const SourcePtr shift = open(R"({"type":"map","transforms":[{"type":"time_shift"}],)" + source, folder.path());
-  const Recording plain = read(*open(R"({"type":"audio","folder":"sounds"})", folder.path()), 2);
+  EXPECT_EQ(read_recording(*open_parsed(R"({"type":"map","transforms":[{"type":"mel","center":false}],)" + source, folder.path()), 2).n, 7);
+  const SourcePtr shift = open_parsed(R"({"type":"map","transforms":[{"type":"time_shift"}],)" + source, folder.path());
+  const Recording plain = read_recording(*open_parsed(R"({"type":"audio","folder":"sounds"})", folder.path()), 2);
   int later = 0;
   for (uint64_t epoch = 0; epoch < 40; ++epoch) {
-    const Recording moved = read(*shift, 2, epoch);
+    const Recording moved = read_recording(*shift, 2, epoch);
     EXPECT_TRUE(moved.n >= 1 && moved.n <= 1000) << moved.n;
     if (moved.n < 1000) {
       EXPECT_EQ(moved.x[static_cast<size_t>(moved.n - 1)], plain.x[699]);
@@ -221,9 +213,9 @@ TEST(AudioTransforms, CountTheFramesThatAreThere) {
     later += moved.n > 700;
   }
   EXPECT_NEAR(later, 20, 10);
-  const SourcePtr noise = open(R"({"type":"map","transforms":[{"type":"noise","least":20,"most":20}],)" + source, folder.path());
+  const SourcePtr noise = open_parsed(R"({"type":"map","transforms":[{"type":"noise","least":20,"most":20}],)" + source, folder.path());
   double signal = 0, added = 0;
-  const Recording noisy = read(*noise, 2);
+  const Recording noisy = read_recording(*noise, 2);
   for (size_t i = 0; i < 700; ++i) signal += std::pow(plain.x[i], 2), added += std::pow(noisy.x[i] - plain.x[i], 2);
   EXPECT_NEAR(10 * std::log10(signal / added), 20, 1);
   EXPECT_EQ(noisy.x[700], 0) << "padding has no noise";
@@ -235,20 +227,22 @@ TEST(AudioTransforms, ChangeSpeed) {
   for (int i = 0; i < 4000; ++i) tone.push_back(static_cast<int>(std::lround(10000 * std::sin(i * .2))));
   write_file(folder / "s/a.wav", as_bytes(wav_of({}, sixteen_bits(tone))));
   const auto at = [&](const std::string& percent, uint64_t epoch = 0) {
-    return read(*open(R"({"type":"map","source":{"type":"audio","folder":"s"},"transforms":[{"type":"speed","percent":)" + percent + "}]}",
-                      folder.path()),
-                0, epoch);
+    return read_recording(
+        *open_parsed(R"({"type":"map","source":{"type":"audio","folder":"s"},"transforms":[{"type":"speed","percent":)" + percent + "}]}",
+                     folder.path()),
+        0, epoch);
   };
   const Recording fast = at("[125]");
   EXPECT_EQ(fast.n, 3200);
   for (size_t i = 300; i < 2900; ++i) ASSERT_NEAR(fast.x[i], 10000 / 32768. * std::sin(static_cast<double>(i) * .25), 1e-4) << i;
   EXPECT_EQ(fast.x[3200], 0);
   EXPECT_EQ(at("[80]").n, 4000) << "5000, of which the field has room for 4000";
-  EXPECT_EQ(at("[100]").x, read(*open(R"({"type":"audio","folder":"s"})", folder.path()), 0).x);
+  EXPECT_EQ(at("[100]").x, read_recording(*open_parsed(R"({"type":"audio","folder":"s"})", folder.path()), 0).x);
   std::set<int64_t> lengths;
   for (uint64_t epoch = 0; epoch < 30; ++epoch) lengths.insert(at("[125,160,200]", epoch).n);
   EXPECT_EQ(lengths, (std::set<int64_t>{2000, 2500, 3200}));
-  EXPECT_NE(refusal([&] { at("[1000]"); }).find("'percent' is out of range; got 1000, expected 25 to 400"), std::string::npos);
+  EXPECT_NE(refusal(ErrorKind::data, [&] { at("[1000]"); }).find("'percent' is out of range; got 1000, expected 25 to 400"),
+            std::string::npos);
 }
 
 TEST(AudioTransforms, KeepWhatIsNoSilence) {
@@ -260,8 +254,10 @@ TEST(AudioTransforms, KeepWhatIsNoSilence) {
   loud(800, 1200), loud(2000, 2400);
   write_file(folder / "s/a.wav", as_bytes(wav_of({}, sixteen_bits(samples))));
   const auto voice = [&](const std::string& options) {
-    return read(
-        *open(R"({"type":"map","source":{"type":"audio","folder":"s"},"transforms":[{"type":"voice")" + options + "}]}", folder.path()), 0);
+    return read_recording(
+        *open_parsed(R"({"type":"map","source":{"type":"audio","folder":"s"},"transforms":[{"type":"voice")" + options + "}]}",
+                     folder.path()),
+        0);
   };
   const Recording one = voice(R"(,"margin":0)");
   EXPECT_EQ(one.n, 1600);
@@ -331,11 +327,11 @@ TEST(AudioTransforms, AreLibrosas) {
         Case{"delta", R"("type":"mfcc","deltas":1,"delta_reach":4)", 13},
         Case{"delta2", R"("type":"mfcc","deltas":2,"delta_reach":4)", 26}}) {
     const SourcePtr source =
-        open(R"({"type":"map","source":{"type":"audio","folder":"s"},"transforms":[{"window":256,"hop":80,"unit":"samples",)" +
-                 std::string(each.transform) + "}]}",
-             folder.path());
+        open_parsed(R"({"type":"map","source":{"type":"audio","folder":"s"},"transforms":[{"window":256,"hop":80,"unit":"samples",)" +
+                        std::string(each.transform) + "}]}",
+                    folder.path());
     const Tensor expected = oracle(each.name);
-    const Recording got = read(*source, 0);
+    const Recording got = read_recording(*source, 0);
     ASSERT_EQ(got.x.size() - static_cast<size_t>(each.skip * expected.shape()[1]), static_cast<size_t>(expected.elements())) << each.name;
     EXPECT_LT(distance(got.x.data() + each.skip * expected.shape()[1], expected.data<double>(), expected.shape()[0], expected.shape()[1]),
               1e-5)
@@ -361,9 +357,9 @@ std::vector<double> squares(const std::string& name, int64_t rows, int64_t colum
 
 Recording transformed(const std::string& folder, const std::string& transform, Shape* shape = nullptr) {
   const SourcePtr source =
-      open(R"({"type":"map","source":{"type":"audio","folder":"s"},"transforms":[{"unit":"samples",)" + transform + "}]}", folder);
+      open_parsed(R"({"type":"map","source":{"type":"audio","folder":"s"},"transforms":[{"unit":"samples",)" + transform + "}]}", folder);
   if (shape != nullptr) *shape = source->fields()[0].shape;
-  return read(*source, 0);
+  return read_recording(*source, 0);
 }
 
 TEST(AudioTransforms, HaveLibrosasWindowsAndEnds) {
@@ -451,9 +447,10 @@ TEST(AudioTransforms, AreHtks) {
                            Case{".fea_htk.2", R"("type":"mfcc","lifter":22,"deltas":2,"energy":true)", 39},
                            Case{".fea_htk.3", R"("type":"mfcc","lifter":22,"deltas":2,"low":20,"energy":true)", 39}}) {
     const Bytes file = read_file(place + each.suffix);
-    const SourcePtr source = open(R"({"type":"map","source":{"type":"audio","folder":")" + place.substr(0, place.rfind('/')) +
-                                  R"("},"transforms":[{"type":"scale","factor":32768},{"mels":23,"form":"htk",)" + each.transform + "}]}");
-    const Recording got = read(*source, 0);
+    const SourcePtr source =
+        open_parsed(R"({"type":"map","source":{"type":"audio","folder":")" + place.substr(0, place.rfind('/')) +
+                    R"("},"transforms":[{"type":"scale","factor":32768},{"mels":23,"form":"htk",)" + each.transform + "}]}");
+    const Recording got = read_recording(*source, 0);
     const int64_t frames = source->fields()[0].shape[1];
     ASSERT_EQ(static_cast<int64_t>(file.size()), 12 + frames * each.columns * 4) << each.suffix;
     for (int64_t t = 0; t < frames; ++t)
@@ -490,7 +487,9 @@ TEST(Sound, ContainersAreAsLibsndfileReadsThem) {
     for (size_t i = 0; i < sound.samples.size(); ++i) ASSERT_NEAR(sound.samples[i], values.data<float>()[i], 1e-6) << name << " " << i;
     const bool opened = std::string_view(name).ends_with(".wav") || std::string_view(name).ends_with(".flac");
     if (opened) {
-      EXPECT_NE(refusal([&] { decode_sound(std::span(file).first(file.size() / 2), name, at_most(1 << 20), sound); }), "accepted") << name;
+      EXPECT_NE(refusal(ErrorKind::data, [&] { decode_sound(std::span(file).first(file.size() / 2), name, at_most(1 << 20), sound); }),
+                "accepted")
+          << name;
     }
   }
 }

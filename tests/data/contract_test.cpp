@@ -20,10 +20,10 @@
 namespace perigee {
 namespace {
 
-using Example = std::vector<std::vector<std::byte>>;  // one per field
+using CheckedExample = std::vector<std::vector<std::byte>>;  // one per field
 
-Example read(const DataSource& source, int64_t index, uint64_t epoch = 0, uint64_t seed = 1) {
-  Example example;
+CheckedExample read_checked(const DataSource& source, int64_t index, uint64_t epoch = 0, uint64_t seed = 1) {
+  CheckedExample example;
   std::vector<std::byte*> slots;
   for (const auto& field : source.fields()) {
     // Filled with a pattern, and a guard behind it: a source writes all of its slot and nothing else.
@@ -39,8 +39,6 @@ Example read(const DataSource& source, int64_t index, uint64_t epoch = 0, uint64
   return example;
 }
 
-SourcePtr open(const Json& json, const std::string& folder = ".") { return open_source(Config(json, "test", ErrorKind::data), folder); }
-
 void check_source(const DataSource& source) {
   ASSERT_GE(source.size(), 1);
   EXPECT_FALSE(source.traits().description.empty());
@@ -55,8 +53,8 @@ void check_source(const DataSource& source) {
     }
   }
   for (int64_t index : {int64_t{0}, source.size() - 1, source.size() / 2}) {
-    const Example once = read(source, index, 3);
-    EXPECT_EQ(once, read(source, index, 3)) << "example " << index << " is not a function of its key";
+    const CheckedExample once = read_checked(source, index, 3);
+    EXPECT_EQ(once, read_checked(source, index, 3)) << "example " << index << " is not a function of its key";
     for (size_t f = 0; f < once.size(); ++f)
       if (const Field& field = source.fields()[f]; field.classes > 0) {
         int64_t label = -1;
@@ -69,7 +67,8 @@ void check_source(const DataSource& source) {
           ASSERT_TRUE(std::isfinite(value)) << field.name << "[" << i << "]";
         }
       }
-    EXPECT_TRUE(!source.traits().fixed || once == read(source, index, 4)) << "example " << index << " is another one in the next epoch";
+    EXPECT_TRUE(!source.traits().fixed || once == read_checked(source, index, 4))
+        << "example " << index << " is another one in the next epoch";
   }
 }
 
@@ -97,7 +96,7 @@ TEST(EverySource, KeepsTheContract) {
   const TemporaryFolder folder;
   const CacheFolder cache(folder / "cache");
   const std::map<std::string, Json> examples = source_examples(folder.path());
-  const std::map<std::string, SourcePtr> held{{"drawn", open(examples.at("digits"), folder.path())}};
+  const std::map<std::string, SourcePtr> held{{"drawn", open_json(examples.at("digits"), folder.path())}};
   const HostScope scope(held);
   for (const SourceDef* def : source_defs()) {
     SCOPED_TRACE(def->type);
@@ -108,12 +107,12 @@ TEST(EverySource, KeepsTheContract) {
       std::printf("[ skipped ] %s: PERIGEE_DATA is not set\n", def->type);
       continue;
     }
-    const SourcePtr source = open(found->second, folder.path());
+    const SourcePtr source = open_json(found->second, folder.path());
     check_source(*source);
     check_order(source);
     Json typo = found->second;
     typo.set("no_such_option", 1);
-    EXPECT_THROW(open(typo, folder.path()), Error);
+    EXPECT_THROW(open_json(typo, folder.path()), Error);
   }
 }
 
@@ -154,7 +153,7 @@ const std::map<std::string, std::string>& transform_examples() {
   return examples;
 }
 
-SourcePtr images(int64_t count) {
+SourcePtr endless_images(int64_t count) {
   Tensor x(Dtype::f32, {count, 3, 8, 6}), y(Dtype::i64, {count});
   for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = static_cast<float>((i * 7919) % 1000) / 1000;
   for (int64_t i = 0; i < count; ++i) y.data<int64_t>()[i] = i % 4;
@@ -174,7 +173,7 @@ bool is_of_sequences(const std::string& type) {
 TEST(EveryTransform, KeepsTheContract) {
   const TemporaryFolder folder;
   const Json recordings = source_examples(folder.path()).at("audio");
-  register_source("images", images(40));
+  register_source("images", endless_images(40));
   for (const TransformDef* def : transform_defs()) {
     SCOPED_TRACE(def->type);
     if (std::string_view(def->type) == "box_grid") continue;  // it is of boxes: objects_test.cpp
@@ -182,41 +181,41 @@ TEST(EveryTransform, KeepsTheContract) {
     ASSERT_NE(found, transform_examples().end()) << "give tests/data/contract_test.cpp an example of it";
     Json description = map_of(found->second);
     if (is_of_sequences(def->type)) {
-      EXPECT_THROW(open(description), Error) << "pictures are no sequences";
+      EXPECT_THROW(open_json(description), Error) << "pictures are no sequences";
       description.set("source", recordings);
     }
-    const SourcePtr source = open(description, folder.path());
+    const SourcePtr source = open_json(description, folder.path());
     check_source(*source);
     check_order(source);
     description.find("transforms")->as_array()[0].set("no_such_option", 1);
-    EXPECT_THROW(open(description, folder.path()), Error);
+    EXPECT_THROW(open_json(description, folder.path()), Error);
   }
-  EXPECT_THROW(open(map_of(R"({"type":"filp"})")), Error);
-  EXPECT_THROW(open(map_of(R"({"type":"flip","field":"y"})")), Error);
-  EXPECT_THROW(open(map_of(R"({"type":"scale","field":"y"})")), Error);
+  EXPECT_THROW(open_json(map_of(R"({"type":"filp"})")), Error);
+  EXPECT_THROW(open_json(map_of(R"({"type":"flip","field":"y"})")), Error);
+  EXPECT_THROW(open_json(map_of(R"({"type":"scale","field":"y"})")), Error);
   register_source("images", nullptr);
 }
 
 TEST(Transforms, DrawPerExampleAndEpochOnly) {
-  register_source("images", images(40));
-  const SourcePtr source = open(map_of(R"({"type":"crop","pad":2},{"type":"flip"},{"type":"shift"})"));
+  register_source("images", endless_images(40));
+  const SourcePtr source = open_json(map_of(R"({"type":"crop","pad":2},{"type":"flip"},{"type":"shift"})"));
   int other_epoch = 0, other_seed = 0;
   for (int i = 0; i < 40; ++i) {
-    other_epoch += read(*source, i, 0, 1) != read(*source, i, 1, 1);
-    other_seed += read(*source, i, 0, 1) != read(*source, i, 0, 2);
+    other_epoch += read_checked(*source, i, 0, 1) != read_checked(*source, i, 1, 1);
+    other_seed += read_checked(*source, i, 0, 1) != read_checked(*source, i, 0, 2);
   }
   EXPECT_GT(other_epoch, 30);
   EXPECT_GT(other_seed, 30);
   // Half of the flips happen.
-  const SourcePtr flip = open(map_of(R"({"type":"flip"})")), plain = open(map_of(""));
+  const SourcePtr flip = open_json(map_of(R"({"type":"flip"})")), plain = open_json(map_of(""));
   int flipped = 0;
   for (int e = 0; e < 25; ++e)
-    for (int i = 0; i < 40; ++i) flipped += read(*flip, i, e) != read(*plain, i, e);
+    for (int i = 0; i < 40; ++i) flipped += read_checked(*flip, i, e) != read_checked(*plain, i, e);
   EXPECT_NEAR(flipped, 500, 70);
   register_source("images", nullptr);
 }
 
-std::vector<float> floats(const Example& example, size_t field = 0) {
+std::vector<float> floats(const CheckedExample& example, size_t field = 0) {
   std::vector<float> values(example[field].size() / 4);
   std::memcpy(values.data(), example[field].data(), example[field].size());
   return values;
@@ -226,24 +225,24 @@ TEST(Transforms, StandardizeWithTheTrainingPartsValues) {
   const std::string standardize = R"("transforms":[{"type":"standardize"}])";
   const Json train = parse(R"({"type":"map","source":{"type":"arrays","x":[[1,5],[3,5],[5,5]],"y":[0,1,1]},)" + standardize + "}");
   const Json test = parse(R"({"type":"map","source":{"type":"arrays","x":[[3,7]],"y":[0]},)" + standardize + "}");
-  const SourcePtr fitted = open(train);
-  const std::vector<float> first = floats(read(*fitted, 0));
+  const SourcePtr fitted = open_json(train);
+  const std::vector<float> first = floats(read_checked(*fitted, 0));
   EXPECT_NEAR(first[0], -1.2247449f, 1e-6);
   EXPECT_EQ(first[1], 0.f) << "a constant";
-  const std::vector<float> other = floats(read(*open(with_fitted(test, fitted->traits().fitted)), 0));
+  const std::vector<float> other = floats(read_checked(*open_json(with_fitted(test, fitted->traits().fitted)), 0));
   EXPECT_NEAR(other[0], 0.f, 1e-6);
   EXPECT_EQ(other[1], 2.f);
   // Through a split, and back through JSON text.
   const Json nested = parse(R"({"type":"take","count":1,"source":)" + test.dump() + "}");
   const Json back = parse(fitted->traits().fitted.dump());
-  EXPECT_EQ(floats(read(*open(with_fitted(nested, back)), 0)), other);
+  EXPECT_EQ(floats(read_checked(*open_json(with_fitted(nested, back)), 0)), other);
 }
 
 // The numbers 1, 3 and 5 count, and 99 is padding.
 TEST(Transforms, WhatIsMeasuredIsNoPadding) {
   const std::string source = R"({"type":"arrays","x":[[[1,3,99]],[[5,99,99]]],"y":[0,1],"n":[2,1],"m":[[1,1,0],[1,0,0]]})";
   const auto fitted_by = [&](const std::string& transform) {
-    return *open(parse(R"({"type":"map","source":)" + source + R"(,"transforms":[)" + transform + "]}"))
+    return *open_json(parse(R"({"type":"map","source":)" + source + R"(,"transforms":[)" + transform + "]}"))
                 ->traits()
                 .fitted.find("transforms");
   };
@@ -266,28 +265,28 @@ TEST(Transforms, WhatIsMeasuredIsNoPadding) {
 }
 
 TEST(Transforms, OneHotAndMinmax) {
-  const SourcePtr source = open(parse(R"({"type":"map","source":{"type":"arrays","x":[[1],[3],[5]],"y":[0,2,1]},
+  const SourcePtr source = open_json(parse(R"({"type":"map","source":{"type":"arrays","x":[[1],[3],[5]],"y":[0,2,1]},
     "transforms":[{"type":"minmax","low":-1,"high":1},{"type":"one_hot"}]})"));
-  EXPECT_EQ(floats(read(*source, 0))[0], -1.f);
-  EXPECT_EQ(floats(read(*source, 1))[0], 0.f);
-  EXPECT_EQ(floats(read(*source, 1), 1), (std::vector<float>{0, 0, 1}));
+  EXPECT_EQ(floats(read_checked(*source, 0))[0], -1.f);
+  EXPECT_EQ(floats(read_checked(*source, 1))[0], 0.f);
+  EXPECT_EQ(floats(read_checked(*source, 1), 1), (std::vector<float>{0, 0, 1}));
 }
 
 TEST(Transforms, CropInTheMiddleAndRotateByNothing) {
-  register_source("images", images(4));
-  const std::vector<float> whole = floats(read(*open(map_of("")), 2));
-  EXPECT_EQ(floats(read(*open(map_of(R"({"type":"rotate","degrees":0})")), 2)), whole);
-  const std::vector<float> middle = floats(read(*open(map_of(R"({"type":"crop","size":[2,2],"random":false})")), 2));
+  register_source("images", endless_images(4));
+  const std::vector<float> whole = floats(read_checked(*open_json(map_of("")), 2));
+  EXPECT_EQ(floats(read_checked(*open_json(map_of(R"({"type":"rotate","degrees":0})")), 2)), whole);
+  const std::vector<float> middle = floats(read_checked(*open_json(map_of(R"({"type":"crop","size":[2,2],"random":false})")), 2));
   for (int c = 0; c < 3; ++c)
     for (int y = 0; y < 2; ++y)
       for (int x = 0; x < 2; ++x) EXPECT_EQ(middle[c * 4 + y * 2 + x], whole[c * 48 + (y + 3) * 6 + x + 2]);
   register_source("images", nullptr);
 }
 
-std::multiset<int64_t> values(const Json& description) {
+std::multiset<int64_t> described_values(const Json& description) {
   std::multiset<int64_t> all;
-  const SourcePtr source = open(description);
-  for (int64_t i = 0; i < source->size(); ++i) all.insert(static_cast<int64_t>(floats(read(*source, i))[0]));
+  const SourcePtr source = open_json(description);
+  for (int64_t i = 0; i < source->size(); ++i) all.insert(static_cast<int64_t>(floats(read_checked(*source, i))[0]));
   return all;
 }
 
@@ -298,14 +297,14 @@ TEST(Splits, AreDisjointAndComplete) {
   for (const char* shuffle : {"true", "false"}) {
     std::multiset<int64_t> all;
     for (int part = 0; part < 3; ++part)
-      all.merge(values(parse(R"({"type":"split","parts":[0.7,0.2,0.1],"part":)" + std::to_string(part) + R"(,"shuffle":)" + shuffle + "," +
-                             source + "}")));
+      all.merge(described_values(parse(R"({"type":"split","parts":[0.7,0.2,0.1],"part":)" + std::to_string(part) + R"(,"shuffle":)" +
+                                       shuffle + "," + source + "}")));
     EXPECT_EQ(all.size(), 103u);
     EXPECT_EQ(std::set<int64_t>(all.begin(), all.end()).size(), 103u);
     std::multiset<int64_t> tests;
     for (int fold = 0; fold < 5; ++fold) {
       const std::string k = R"({"type":"k_fold","folds":5,"fold":)" + std::to_string(fold) + R"(,"shuffle":)" + shuffle + "," + source;
-      std::multiset<int64_t> test = values(parse(k + R"(,"part":"test"})")), train = values(parse(k + "}"));
+      std::multiset<int64_t> test = described_values(parse(k + R"(,"part":"test"})")), train = described_values(parse(k + "}"));
       EXPECT_EQ(test.size() + train.size(), 103u);
       train.insert(test.begin(), test.end());
       EXPECT_EQ(std::set<int64_t>(train.begin(), train.end()).size(), 103u);
@@ -313,7 +312,7 @@ TEST(Splits, AreDisjointAndComplete) {
     }
     EXPECT_EQ(tests.size(), 103u);
   }
-  EXPECT_THROW(values(parse(R"({"type":"split","parts":[0.7,0.7],)" + source + "}")), Error);
+  EXPECT_THROW(described_values(parse(R"({"type":"split","parts":[0.7,0.7],)" + source + "}")), Error);
 }
 
 // As scikit-learn's StratifiedKFold: the folds' sizes and their shares of each class differ by one at most.
@@ -322,7 +321,7 @@ TEST(Splits, StratifiedFoldsHaveTheirShareOfEachClass) {
   for (int fold = 0; fold < 5; ++fold) {
     const std::string k =
         R"({"type":"k_fold","stratified":true,"folds":5,"fold":)" + std::to_string(fold) + R"(,"source":)" + unequal_classes();
-    const std::multiset<int64_t> test = values(parse(k + R"(,"part":"test"})")), train = values(parse(k + "}"));
+    const std::multiset<int64_t> test = described_values(parse(k + R"(,"part":"test"})")), train = described_values(parse(k + "}"));
     std::map<int, int> counts;
     for (const int64_t k : test) {
       ++counts[class_of(k)];
@@ -347,13 +346,13 @@ TEST(Splits, StratifiedFoldsAreShuffledByTheSeedAndKeepTheOrderOfTheRest) {
   for (int label = 0; label < 3; ++label)
     for (int64_t i = 0; i < 103; ++i)
       if (class_of(i * 37 % 103) == label && dealt++ % 5 == 1) in_turn.insert(i * 37 % 103);
-  EXPECT_EQ(values(fold(R"("part":"test","shuffle":false,)")), in_turn);
-  const std::multiset<int64_t> shuffled = values(fold(R"("part":"test",)"));
+  EXPECT_EQ(described_values(fold(R"("part":"test","shuffle":false,)")), in_turn);
+  const std::multiset<int64_t> shuffled = described_values(fold(R"("part":"test",)"));
   EXPECT_NE(shuffled, in_turn);
-  EXPECT_NE(shuffled, values(fold(R"("part":"test","seed":1,)")));
-  const SourcePtr rest = open(fold(""));
+  EXPECT_NE(shuffled, described_values(fold(R"("part":"test","seed":1,)")));
+  const SourcePtr rest = open_json(fold(""));
   std::vector<int64_t> places;  // 39 times 37 is 1 modulo 103
-  for (int64_t i = 0; i < rest->size(); ++i) places.push_back(static_cast<int64_t>(floats(read(*rest, i))[0]) * 39 % 103);
+  for (int64_t i = 0; i < rest->size(); ++i) places.push_back(static_cast<int64_t>(floats(read_checked(*rest, i))[0]) * 39 % 103);
   EXPECT_TRUE(std::ranges::is_sorted(places));
 }
 

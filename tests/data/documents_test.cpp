@@ -36,14 +36,14 @@ class DocumentsTest : public testing::Test {
 
 #define EXPECT_REFUSED(options, part) EXPECT_NE(refusal(options).find(part), std::string::npos) << refusal(options)
 
-struct Example {
+struct DocumentExample {
   std::vector<float> terms;
   std::vector<int64_t> ids;
   int64_t count = -1, label = -1;
 };
 
-Example read(const DataSource& source, int64_t index) {
-  Example example;
+DocumentExample read_document(const DataSource& source, int64_t index) {
+  DocumentExample example;
   std::vector<std::byte*> slots;
   for (const Field& field : source.fields()) {
     if (field.name == "x" && field.dtype == Dtype::f32) {
@@ -72,27 +72,27 @@ TEST_F(DocumentsTest, WeightsOfTermsAreScikitLearns) {
   write("d.csv", "text,label\nThe cat sat the cat,a\nthe dog sat down,b\ncat and dog,a\n");
   const SourcePtr plain = open(R"("file":"d.csv","features":"tfidf","ngrams":2)");
   ASSERT_EQ(plain->size(), 3);
-  expect_near(read(*plain, 0).terms, {0, 0, 0.454388, 0, 0.298733, 0, 0, 0, 0.227194, 0, 0.298733, 0.454388, 0.597465, 0});
-  expect_near(read(*plain, 2).terms, {0.490479, 0.490479, 0.373022, 0.490479, 0, 0.373022, 0, 0, 0, 0, 0, 0, 0, 0});
-  EXPECT_EQ(read(*plain, 1).label, 1);
+  expect_near(read_document(*plain, 0).terms, {0, 0, 0.454388, 0, 0.298733, 0, 0, 0, 0.227194, 0, 0.298733, 0.454388, 0.597465, 0});
+  expect_near(read_document(*plain, 2).terms, {0.490479, 0.490479, 0.373022, 0.490479, 0, 0.373022, 0, 0, 0, 0, 0, 0, 0, 0});
+  EXPECT_EQ(read_document(*plain, 1).label, 1);
   const SourcePtr sublinear = open(R"("file":"d.csv","features":"tfidf","ngrams":2,"sublinear":true)");
-  expect_near(read(*sublinear, 0).terms, {0, 0, 0.435033, 0, 0.337842, 0, 0, 0, 0.256937, 0, 0.337842, 0.435033, 0.572016, 0});
+  expect_near(read_document(*sublinear, 0).terms, {0, 0, 0.435033, 0, 0.337842, 0, 0, 0, 0.256937, 0, 0.337842, 0.435033, 0.572016, 0});
   const SourcePtr few = open(R"("file":"d.csv","features":"tfidf","ngrams":2,"stop_words":["the"],"min_count":2,"max_vocabulary":3)");
-  expect_near(read(*few, 0).terms, {0.894427, 0, 0.447214});
+  expect_near(read_document(*few, 0).terms, {0.894427, 0, 0.447214});
   const SourcePtr counts = open(R"("file":"d.csv","features":"count","min_count":2)");  // cat, dog, sat, the
-  expect_near(read(*counts, 0).terms, {2, 0, 1, 2});
-  expect_near(read(*open(R"("file":"d.csv","features":"binary","min_count":2)"), 0).terms, {1, 0, 1, 1});
+  expect_near(read_document(*counts, 0).terms, {2, 0, 1, 2});
+  expect_near(read_document(*open(R"("file":"d.csv","features":"binary","min_count":2)"), 0).terms, {1, 0, 1, 1});
 }
 
 TEST_F(DocumentsTest, WordsAreCutToTheirStems) {
   write("d.csv", "text,label\nGenerously running,a\nThe generous runner runs,b\n");
   const SourcePtr source = open(R"("file":"d.csv","features":"count","stop_words":["the"],"stem":"english")");
   EXPECT_EQ(source->traits().fitted.find("terms")->dump(), R"(["generous","run","runner"])");  // as snowballstemmer 2.2 gives them
-  expect_near(read(*source, 0).terms, {1, 1, 0});
-  expect_near(read(*source, 1).terms, {1, 1, 1});
+  expect_near(read_document(*source, 0).terms, {1, 1, 0});
+  expect_near(read_document(*source, 1).terms, {1, 1, 1});
   Json again = Json::parse(R"({"type":"documents","file":"d.csv"})", "test");
   again.set("fitted", source->traits().fitted);
-  expect_near(read(*document_source(Config(again, "test", ErrorKind::data), "Run!", "line"), 0).terms, {0, 1, 0});
+  expect_near(read_document(*document_source(Config(again, "test", ErrorKind::data), "Run!", "line"), 0).terms, {0, 1, 0});
 }
 
 TEST_F(DocumentsTest, UnitsAreCutAndPaddedAndCounted) {
@@ -100,7 +100,7 @@ TEST_F(DocumentsTest, UnitsAreCutAndPaddedAndCounted) {
   const SourcePtr source = open(R"("file":"d.csv","length":4)");
   EXPECT_EQ(source->fields()[1].role, FieldRole::length);
   EXPECT_EQ(source->fields()[1].of, "x");
-  const Example cut = read(*source, 0), padded = read(*source, 2);
+  const DocumentExample cut = read_document(*source, 0), padded = read_document(*source, 2);
   EXPECT_EQ(cut.count, 4);
   EXPECT_EQ(cut.ids[0], cut.ids[3]);
   EXPECT_EQ(padded.count, 3);
@@ -111,7 +111,7 @@ TEST_F(DocumentsTest, UnitsAreCutAndPaddedAndCounted) {
   again.set("fitted", source->traits().fitted);
   const SourcePtr one = document_source(Config(again, "test", ErrorKind::data), "cat zebra", "line");
   ASSERT_EQ(one->fields().size(), 2u);
-  const Example other = read(*one, 0);
+  const DocumentExample other = read_document(*one, 0);
   EXPECT_EQ(other.ids, (std::vector<int64_t>{cut.ids[1], 0, 0, 0}));
   EXPECT_EQ(other.count, 2);
 }
@@ -165,16 +165,16 @@ TEST_F(DocumentsTest, AnArchiveIsReadAsTheFolderInIt) {
   write_file(folder_ / "d.tar.gz", packed);
   const SourcePtr source = open(R"("file":"d.tar.gz","features":"binary")");  // one, three, two
   ASSERT_EQ(source->size(), 3);
-  expect_near(read(*source, 0).terms, {0, 1, 0});
-  expect_near(read(*source, 1).terms, {1, 0, 0});
-  EXPECT_EQ(read(*source, 1).label, 1);
+  expect_near(read_document(*source, 0).terms, {0, 1, 0});
+  expect_near(read_document(*source, 1).terms, {1, 0, 0});
+  EXPECT_EQ(read_document(*source, 1).label, 1);
 }
 
 TEST_F(DocumentsTest, RecordsAreRowsToo) {
   write("d.jsonl", "{\"review\":\"good film\",\"stars\":\"5\"}\n{\"review\":\"bad film\",\"stars\":\"1\"}\n");
   const SourcePtr source = open(R"("file":"d.jsonl","text":"review","label":"stars","features":"count")");
   EXPECT_EQ(source->size(), 2);
-  EXPECT_EQ(read(*source, 0).label, 1);
+  EXPECT_EQ(read_document(*source, 0).label, 1);
 }
 
 TEST_F(DocumentsTest, SentencesAreExamplesOfTheirOwn) {
@@ -182,7 +182,7 @@ TEST_F(DocumentsTest, SentencesAreExamplesOfTheirOwn) {
   const SourcePtr source = open(R"("file":"s.csv","sentences":true,"length":4)");
   ASSERT_EQ(source->size(), 5);
   std::vector<int64_t> labels;
-  for (int64_t i = 0; i < source->size(); ++i) labels.push_back(read(*source, i).label);
+  for (int64_t i = 0; i < source->size(); ++i) labels.push_back(read_document(*source, i).label);
   EXPECT_EQ(labels, (std::vector<int64_t>{0, 0, 1, 1, 1}));
   // A text that the model is asked about is cut alike.
   Json asked = Json::parse(R"({"type":"documents"})", "test");

@@ -7,6 +7,7 @@
 #include "src/data/table/table_file.h"
 #include "src/data/text_source.h"
 #include "src/io/codec/compress.h"
+#include "tests/core/refusal.h"
 #include "tests/io/temporary.h"
 
 namespace perigee {
@@ -35,18 +36,6 @@ std::string bytes_of(std::string_view hex) {
   return bytes;
 }
 
-std::string refusal(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::data) << error.what();
-    return error.what();
-  }
-  return "accepted";
-}
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
-
 TEST(Encoding, SaysWhatPythonWrote) {
   for (const Written& each : kWritten) {
     const std::string bytes = bytes_of(each.hex);
@@ -64,18 +53,20 @@ TEST(Encoding, ChecksLongTextsAcrossParts) {
   while (text.size() < (size_t{3} << 20)) text += "aé€😀\n";
   EXPECT_EQ(decoded_text(text, "utf-8", "t").text, text);
   text += "\xff";
-  EXPECT_HAS(refusal([&] { decoded_text(text, "utf-8", "t"); }), "at byte " + std::to_string(text.size() - 1));
+  EXPECT_HAS(refusal(ErrorKind::data, [&] { decoded_text(text, "utf-8", "t"); }), "at byte " + std::to_string(text.size() - 1));
 }
 
 TEST(Encoding, NamesTheFirstWrongByte) {
-  EXPECT_HAS(refusal([] { decoded_text("one\ntwo\x81 three", "windows-1252", "t.csv"); }),
+  EXPECT_HAS(refusal(ErrorKind::data, [] { decoded_text("one\ntwo\x81 three", "windows-1252", "t.csv"); }),
              "t.csv:2: the text is not what its encoding says; got 0x81 at byte 7, expected text in windows-1252");
-  EXPECT_HAS(refusal([] { decoded_text("a\n\n\xe9t\xe9", "utf-8", "t"); }),
+  EXPECT_HAS(refusal(ErrorKind::data, [] { decoded_text("a\n\n\xe9t\xe9", "utf-8", "t"); }),
              "t:3: the text is not what its encoding says; got 0xe9 at byte 3");
-  EXPECT_HAS(refusal([] { decoded_text(std::string_view("a\0b", 3), "utf-16le", "t"); }), "the text ends inside a character");
-  EXPECT_HAS(refusal([] { decoded_text("a", "windows-1225", "t"); }), "there is no such encoding of text; got 'windows-1225'");
-  EXPECT_HAS(refusal([] { decoded_text("a", "windows-1225", "t"); }), "did you mean 'windows-1252'");
-  EXPECT_HAS(refusal([] { decoded_text("\x81", "utf-8//IGNORE", "t"); }), "there is no such encoding of text");
+  EXPECT_HAS(refusal(ErrorKind::data, [] { decoded_text(std::string_view("a\0b", 3), "utf-16le", "t"); }),
+             "the text ends inside a character");
+  EXPECT_HAS(refusal(ErrorKind::data, [] { decoded_text("a", "windows-1225", "t"); }),
+             "there is no such encoding of text; got 'windows-1225'");
+  EXPECT_HAS(refusal(ErrorKind::data, [] { decoded_text("a", "windows-1225", "t"); }), "did you mean 'windows-1252'");
+  EXPECT_HAS(refusal(ErrorKind::data, [] { decoded_text("\x81", "utf-8//IGNORE", "t"); }), "there is no such encoding of text");
 }
 
 class EncodedFiles : public testing::Test {

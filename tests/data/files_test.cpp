@@ -13,12 +13,9 @@
 namespace perigee {
 namespace {
 
-SourcePtr open_json(const Json& json, const std::string& folder) { return open_source(Config(json, "test", ErrorKind::data), folder); }
-SourcePtr open(const std::string& json, const std::string& folder) { return open_json(Json::parse(json, "test"), folder); }
-
-std::string refusal(const std::string& json, const std::string& folder) {
+std::string file_refusal(const std::string& json, const std::string& folder) {
   try {
-    open(json, folder);
+    open_parsed(json, folder);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::data) << error.what();
     return error.what();
@@ -26,7 +23,7 @@ std::string refusal(const std::string& json, const std::string& folder) {
   return "accepted";
 }
 
-std::pair<std::vector<float>, int64_t> read(const DataSource& source, int64_t index) {
+std::pair<std::vector<float>, int64_t> read_labelled(const DataSource& source, int64_t index) {
   std::vector<float> x(static_cast<size_t>(source.fields()[0].shape.elements()));
   int64_t y = -1;
   std::byte* const slots[] = {reinterpret_cast<std::byte*>(x.data()), reinterpret_cast<std::byte*>(&y)};
@@ -37,18 +34,18 @@ std::pair<std::vector<float>, int64_t> read(const DataSource& source, int64_t in
 TEST(CsvSource, InfersTypesAndKeepsThemForOtherParts) {
   const TemporaryFolder folder;
   source_examples(folder.path());
-  const SourcePtr train = open(R"({"type":"csv","file":"t.csv","missing":"mean"})", folder.path());
+  const SourcePtr train = open_parsed(R"({"type":"csv","file":"t.csv","missing":"mean"})", folder.path());
   ASSERT_EQ(train->size(), 4);
   EXPECT_EQ(train->fields()[0].shape, (Shape{5}));
   EXPECT_EQ(train->fields()[1].class_names, (std::vector<std::string>{"cat", "dog", "emu"}));
-  EXPECT_EQ(read(*train, 0).first, (std::vector<float>{1, 0, 0, 1, .5f}));  // age, blue, green, red, weight
-  EXPECT_EQ(read(*train, 1).first[4], 4.f / 3) << "the mean of the others";
-  EXPECT_EQ(read(*train, 3).second, 2);
+  EXPECT_EQ(read_labelled(*train, 0).first, (std::vector<float>{1, 0, 0, 1, .5f}));  // age, blue, green, red, weight
+  EXPECT_EQ(read_labelled(*train, 1).first[4], 4.f / 3) << "the mean of the others";
+  EXPECT_EQ(read_labelled(*train, 3).second, 2);
   write_file(folder / "test.csv", as_bytes("age,colour,weight,kind\n7,pink,NA,emu\n"));
   const Json test = Json::parse(R"({"type":"csv","file":"test.csv","missing":"mean"})", "t");
   const SourcePtr other = open_json(with_fitted(test, train->traits().fitted), folder.path());
-  EXPECT_EQ(read(*other, 0).first, (std::vector<float>{7, 0, 0, 0, 4.f / 3})) << "an unknown colour is none";
-  EXPECT_EQ(read(*other, 0).second, 2);
+  EXPECT_EQ(read_labelled(*other, 0).first, (std::vector<float>{7, 0, 0, 0, 4.f / 3})) << "an unknown colour is none";
+  EXPECT_EQ(read_labelled(*other, 0).second, 2);
   write_file(folder / "test.csv", as_bytes("age,colour,weight,kind\n7,pink,1,camel\n"));
   EXPECT_THROW(open_json(with_fitted(test, train->traits().fitted), folder.path()), Error);
 }
@@ -56,19 +53,19 @@ TEST(CsvSource, InfersTypesAndKeepsThemForOtherParts) {
 TEST(CsvSource, NamesRowAndColumn) {
   const TemporaryFolder folder;
   source_examples(folder.path());
-  EXPECT_NE(refusal(R"({"type":"csv","file":"t.csv"})", folder.path()).find("t.csv:3: column 'weight'"), std::string::npos);
-  EXPECT_EQ(open(R"({"type":"csv","file":"t.csv","missing":"skip"})", folder.path())->size(), 3);
-  EXPECT_NE(refusal(R"({"type":"csv","file":"t.csv","target":"knid","missing":"mean"})", folder.path()).find("did you mean 'kind'"),
+  EXPECT_NE(file_refusal(R"({"type":"csv","file":"t.csv"})", folder.path()).find("t.csv:3: column 'weight'"), std::string::npos);
+  EXPECT_EQ(open_parsed(R"({"type":"csv","file":"t.csv","missing":"skip"})", folder.path())->size(), 3);
+  EXPECT_NE(file_refusal(R"({"type":"csv","file":"t.csv","target":"knid","missing":"mean"})", folder.path()).find("did you mean 'kind'"),
             std::string::npos);
-  EXPECT_EQ(
-      open(R"({"type":"csv","file":"t.csv","target":"age","task":"regress","drop":["kind","colour"],"missing":"mean"})", folder.path())
-          ->fields()[1]
-          .dtype,
-      Dtype::f32);
-  EXPECT_EQ(open(R"({"type":"csv","file":"t.csv","target":false,"features":["age"]})", folder.path())->fields().size(), 1u);
-  EXPECT_NE(refusal(R"({"type":"csv","file":"t.csv","target":9})", folder.path()), "accepted");
+  EXPECT_EQ(open_parsed(R"({"type":"csv","file":"t.csv","target":"age","task":"regress","drop":["kind","colour"],"missing":"mean"})",
+                        folder.path())
+                ->fields()[1]
+                .dtype,
+            Dtype::f32);
+  EXPECT_EQ(open_parsed(R"({"type":"csv","file":"t.csv","target":false,"features":["age"]})", folder.path())->fields().size(), 1u);
+  EXPECT_NE(file_refusal(R"({"type":"csv","file":"t.csv","target":9})", folder.path()), "accepted");
   write_file(folder / "bad.csv", as_bytes("1,2\n3\n"));
-  EXPECT_NE(refusal(R"({"type":"csv","file":"bad.csv"})", folder.path()).find("bad.csv:2"), std::string::npos);
+  EXPECT_NE(file_refusal(R"({"type":"csv","file":"bad.csv"})", folder.path()).find("bad.csv:2"), std::string::npos);
 }
 
 // Cut at every length, a file gives an Error that names it, or (text) a shorter table; never anything else.
@@ -102,10 +99,10 @@ TEST(EveryFile, CutShortAnywhereIsACleanError) {
 TEST(ImageSource, NamesTheDamagedFileWhenItIsRead) {
   const TemporaryFolder folder;
   source_examples(folder.path());
-  const SourcePtr source = open(R"({"type":"images","folder":"pets","size":8,"channels":1})", folder.path());
+  const SourcePtr source = open_parsed(R"({"type":"images","folder":"pets","size":8,"channels":1})", folder.path());
   ASSERT_EQ(source->size(), 3);
   EXPECT_EQ(source->fields()[1].class_names, (std::vector<std::string>{"cat", "dog"}));
-  EXPECT_EQ(read(*source, 2).second, 1);
+  EXPECT_EQ(read_labelled(*source, 2).second, 1);
   write_file(folder / "pets/cat/2.jpg", as_bytes("\xff\xd8\xff nonsense"));
   Loader loader(source, {.batch = 3, .shuffle = false, .threads = 1});
   try {
@@ -114,8 +111,8 @@ TEST(ImageSource, NamesTheDamagedFileWhenItIsRead) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("pets/cat/2.jpg"), std::string::npos) << error.what();
   }
-  EXPECT_NE(refusal(R"({"type":"images","folder":"absent","size":8})", folder.path()), "accepted");
-  EXPECT_NE(refusal(R"({"type":"images","folder":"pets"})", folder.path()).find("'size' is missing"), std::string::npos);
+  EXPECT_NE(file_refusal(R"({"type":"images","folder":"absent","size":8})", folder.path()), "accepted");
+  EXPECT_NE(file_refusal(R"({"type":"images","folder":"pets"})", folder.path()).find("'size' is missing"), std::string::npos);
 }
 
 std::string real_data() {
@@ -130,14 +127,14 @@ TEST(RealData, Cifar10) {
   NEEDS_REAL_DATA();
   const TemporaryFolder folder;
   const CacheFolder cache(folder.path());
-  const SourcePtr test = open(R"({"type":"cifar10","part":"test"})", ".");
+  const SourcePtr test = open_parsed(R"({"type":"cifar10","part":"test"})", ".");
   EXPECT_EQ(test->size(), 1000);
   EXPECT_TRUE(test->traits().cheap);
-  EXPECT_EQ(test->fields()[1].class_names[read(*test, 0).second], "cat");
-  const SourcePtr train = open(R"({"type":"cifar10"})", ".");
+  EXPECT_EQ(test->fields()[1].class_names[read_labelled(*test, 0).second], "cat");
+  const SourcePtr train = open_parsed(R"({"type":"cifar10"})", ".");
   EXPECT_GE(train->size(), 10000);
   const SourcePtr standardized =
-      open(R"({"type":"map","source":{"type":"cifar10","part":"test"},"transforms":[{"type":"standardize"}]})", ".");
+      open_parsed(R"({"type":"map","source":{"type":"cifar10","part":"test"},"transforms":[{"type":"standardize"}]})", ".");
   const Json fitted = standardized->traits().fitted.find("transforms")->as_array()[0];
   EXPECT_NEAR(fitted.find("mean")->as_array()[0].as_number(), .4914, .01);
   EXPECT_NEAR(fitted.find("std")->as_array()[2].as_number(), .2616, .01);
@@ -146,17 +143,17 @@ TEST(RealData, Cifar10) {
 TEST(RealData, Tables) {
   NEEDS_REAL_DATA();
   const std::string tables = real_data() + "/tabular";
-  const SourcePtr iris = open(R"({"type":"csv","file":"iris.csv"})", tables);
+  const SourcePtr iris = open_parsed(R"({"type":"csv","file":"iris.csv"})", tables);
   EXPECT_EQ(iris->size(), 150);
   EXPECT_EQ(iris->fields()[0].shape, (Shape{4}));
   EXPECT_EQ(iris->fields()[1].class_names, (std::vector<std::string>{"Iris-setosa", "Iris-versicolor", "Iris-virginica"}));
-  const SourcePtr housing = open(R"({"type":"csv","file":"housing.csv"})", tables);
+  const SourcePtr housing = open_parsed(R"({"type":"csv","file":"housing.csv"})", tables);
   EXPECT_EQ(housing->size(), 506);
   EXPECT_EQ(housing->fields()[1].shape, (Shape{1}));
-  const SourcePtr covtype = open(R"({"type":"csv","file":"covtype.20k.data.gz"})", tables);
+  const SourcePtr covtype = open_parsed(R"({"type":"csv","file":"covtype.20k.data.gz"})", tables);
   EXPECT_EQ(covtype->size(), 20000);
   EXPECT_EQ(covtype->fields()[1].classes, 7);
-  const SourcePtr adult = open(R"({"type":"csv","file":"adult-train.csv.gz","missing":"skip"})", tables);
+  const SourcePtr adult = open_parsed(R"({"type":"csv","file":"adult-train.csv.gz","missing":"skip"})", tables);
   EXPECT_EQ(adult->size(), 30162);
   EXPECT_EQ(adult->fields()[1].class_names, (std::vector<std::string>{"<=50K", ">50K"}));
 }
@@ -170,7 +167,7 @@ TEST(RealData, FolderOfJpegs) {
   for (const TarEntry& entry : tar_entries(archive, tar))
     if (entry.name.starts_with("cifar10_jpeg/test/") && entry.name.find("..") == std::string::npos)
       write_file(folder / entry.name, std::span(&entry.content, 1), false);
-  const SourcePtr source = open(R"({"type":"images","folder":"cifar10_jpeg/test","size":32})", folder.path());
+  const SourcePtr source = open_parsed(R"({"type":"images","folder":"cifar10_jpeg/test","size":32})", folder.path());
   EXPECT_EQ(source->size(), 300);
   EXPECT_EQ(source->fields()[1].classes, 10);
   Loader loader(source, {.batch = 50, .threads = 2});

@@ -176,6 +176,9 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
   };
 }
 
+SourcePtr open_json(const Json& json, const std::string& folder) { return open_source(Config(json, "test", ErrorKind::data), folder); }
+SourcePtr open_parsed(const std::string& json, const std::string& folder) { return open_json(Json::parse(json, "test"), folder); }
+
 int class_of(int64_t x) { return x < 60 ? 0 : x < 90 ? 1 : 2; }
 
 std::string unequal_classes() {

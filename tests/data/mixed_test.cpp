@@ -13,16 +13,14 @@
 namespace perigee {
 namespace {
 
-SourcePtr open(const std::string& text) { return open_source(Config(Json::parse(text, "test"), "test", ErrorKind::data), "."); }
-
-struct Example {
+struct MixedExample {
   std::vector<float> x;
   std::vector<float> target;  // a distribution
   int64_t label = -1;         // or this
 };
 
-Example read(const DataSource& source, int64_t index, uint64_t epoch = 0, uint64_t seed = 7) {
-  Example example;
+MixedExample read_mixed(const DataSource& source, int64_t index, uint64_t epoch = 0, uint64_t seed = 7) {
+  MixedExample example;
   example.x.resize(static_cast<size_t>(source.fields()[0].shape.elements()));
   example.target.resize(static_cast<size_t>(source.fields()[1].shape.elements()));
   const bool label = source.fields()[1].dtype == Dtype::i64;
@@ -33,7 +31,7 @@ Example read(const DataSource& source, int64_t index, uint64_t epoch = 0, uint64
 }
 
 TEST(Balanced, ClassesComeEquallyOftenAndNoneOfTheirExamplesIsLeftOut) {
-  const SourcePtr source = open(R"({"type":"balanced","size":99,"source":)" + unequal_classes() + "}");
+  const SourcePtr source = open_parsed(R"({"type":"balanced","size":99,"source":)" + unequal_classes() + "}");
   ASSERT_EQ(source->size(), 99);
   std::map<int64_t, int> seen;
   std::vector<float> first, again, other;
@@ -41,7 +39,7 @@ TEST(Balanced, ClassesComeEquallyOftenAndNoneOfTheirExamplesIsLeftOut) {
     std::vector<int> classes(3);
     std::vector<float>& order = epoch == 1 ? other : first.empty() ? first : again;
     for (int64_t i = 0; i < 99; ++i) {
-      const Example example = read(*source, i, epoch);
+      const MixedExample example = read_mixed(*source, i, epoch);
       EXPECT_EQ(example.label, class_of(static_cast<int64_t>(example.x[0])));
       ++classes[static_cast<size_t>(example.label)];
       if (&order != &again) ++seen[static_cast<int64_t>(example.x[0])];
@@ -56,10 +54,10 @@ TEST(Balanced, ClassesComeEquallyOftenAndNoneOfTheirExamplesIsLeftOut) {
 }
 
 TEST(Balanced, AClassComesInAnotherOrderInEachRoundAndWithEachSeed) {
-  const SourcePtr source = open(R"({"type":"balanced","source":)" + unequal_classes() + "}");
+  const SourcePtr source = open_parsed(R"({"type":"balanced","source":)" + unequal_classes() + "}");
   const auto round = [&](int64_t number, uint64_t seed) {  // of the 13 examples of class 2
     std::vector<float> order;
-    for (int64_t i = 13 * number; i < 13 * (number + 1); ++i) order.push_back(read(*source, 3 * i + 2, 0, seed).x[0]);
+    for (int64_t i = 13 * number; i < 13 * (number + 1); ++i) order.push_back(read_mixed(*source, 3 * i + 2, 0, seed).x[0]);
     EXPECT_EQ(std::set<float>(order.begin(), order.end()).size(), 13u);
     return order;
   };
@@ -70,7 +68,7 @@ TEST(Balanced, AClassComesInAnotherOrderInEachRoundAndWithEachSeed) {
 }
 
 // 100 images of 2 planes of 8 x 6: image n has the value n everywhere, and the class n mod `classes`.
-std::string images(int classes = 4) {
+std::string digit_images(int classes = 4) {
   std::string x, y;
   for (int n = 0; n < 100; ++n) {
     std::string row, plane;
@@ -84,12 +82,12 @@ std::string images(int classes = 4) {
 
 // Zhang et al., equation 1: the same share of image and target. With a share for each example, as their section 2 has it.
 TEST(Mixup, MixesImageAndTargetByTheSameShare) {
-  const SourcePtr source = open(R"({"type":"mixup","alpha":1,"source":)" + images() + "}");
+  const SourcePtr source = open_parsed(R"({"type":"mixup","alpha":1,"source":)" + digit_images() + "}");
   EXPECT_EQ(source->fields()[1].shape, Shape{4});
   std::set<int64_t> partners;
   double sum = 0;
   for (int64_t n = 0; n < 100; ++n) {
-    const Example example = read(*source, n);
+    const MixedExample example = read_mixed(*source, n);
     for (const float value : example.x) ASSERT_EQ(value, example.x[0]);
     float total = 0;
     for (const float part : example.target) {
@@ -115,10 +113,10 @@ TEST(Mixup, MixesImageAndTargetByTheSameShare) {
 
 // Yun et al., equation 1: a box of the partner's pixels, and the share of the target that is left by its area.
 TEST(CutMix, PutsABoxOfAnotherImageIn) {
-  const SourcePtr source = open(R"({"type":"cutmix","source":)" + images() + "}");
+  const SourcePtr source = open_parsed(R"({"type":"cutmix","source":)" + digit_images() + "}");
   int mixed = 0;
   for (int64_t n = 0; n < 100; ++n) {
-    const Example example = read(*source, n);
+    const MixedExample example = read_mixed(*source, n);
     int top = 8, bottom = -1, left = 6, right = -1, count = 0;
     float other = -1;
     for (int y = 0; y < 8; ++y)
@@ -150,15 +148,15 @@ TEST(CutMix, PutsABoxOfAnotherImageIn) {
 TEST(Mixup, IsAFunctionOfSeedEpochAndNumber) {
   for (const char* type : {"mixup", "cutmix"}) {
     const std::string alpha = R"(","alpha":1,"source":)";
-    const SourcePtr source = open(std::string(R"({"type":")") + type + alpha + images() + "}");
+    const SourcePtr source = open_parsed(std::string(R"({"type":")") + type + alpha + digit_images() + "}");
     EXPECT_FALSE(source->traits().fixed) << "a copy of the first epoch is not the next one";
     int same_epoch = 0, same_seed = 0;
     for (int64_t n = 0; n < 100; ++n) {
-      const Example one = read(*source, n);
-      EXPECT_EQ(one.x, read(*source, n).x);
-      EXPECT_EQ(one.target, read(*source, n).target);
-      same_epoch += one.x == read(*source, n, 1).x;
-      same_seed += one.x == read(*source, n, 0, 8).x;
+      const MixedExample one = read_mixed(*source, n);
+      EXPECT_EQ(one.x, read_mixed(*source, n).x);
+      EXPECT_EQ(one.target, read_mixed(*source, n).target);
+      same_epoch += one.x == read_mixed(*source, n, 1).x;
+      same_seed += one.x == read_mixed(*source, n, 0, 8).x;
     }
     EXPECT_LT(same_epoch, 25) << type;
     EXPECT_LT(same_seed, 25) << type;
@@ -168,14 +166,15 @@ TEST(Mixup, IsAFunctionOfSeedEpochAndNumber) {
 // An image with itself is that image: all that is read of it has the epoch and the seed that were asked for.
 TEST(Mixup, SourcesInsideAreReadByTheSameEpochAndSeed) {
   const std::string inside =
-      R"({"type":"map","transforms":[{"type":"shift","pixels":3}],"source":{"type":"take","from":1,"count":1,"source":)" + images() + "}}";
-  const SourcePtr plain = open(inside);
+      R"({"type":"map","transforms":[{"type":"shift","pixels":3}],"source":{"type":"take","from":1,"count":1,"source":)" + digit_images() +
+      "}}";
+  const SourcePtr plain = open_parsed(inside);
   for (const char* type : {"balanced", "mixup", "cutmix"}) {
-    const SourcePtr source = open(std::string(R"({"type":")") + type + R"(","source":)" + inside + "}");
+    const SourcePtr source = open_parsed(std::string(R"({"type":")") + type + R"(","source":)" + inside + "}");
     std::set<std::vector<float>> seen;
     for (uint64_t epoch = 0; epoch < 5; ++epoch)
       for (uint64_t seed = 0; seed < 5; ++seed) {
-        const Example expected = read(*plain, 0, epoch, seed), got = read(*source, 0, epoch, seed);
+        const MixedExample expected = read_mixed(*plain, 0, epoch, seed), got = read_mixed(*source, 0, epoch, seed);
         for (size_t i = 0; i < expected.x.size(); ++i) ASSERT_NEAR(got.x[i], expected.x[i], 1e-6) << type;
         seen.insert(expected.x);
       }
@@ -186,10 +185,10 @@ TEST(Mixup, SourcesInsideAreReadByTheSameEpochAndSeed) {
 // The label of each image is its own: the target shows the partner.
 TEST(Mixup, PartnersAreOthersInEachEpochAndOfEachKind) {
   const auto partners = [](const std::string& type, uint64_t epoch) {
-    const SourcePtr source = open(R"({"type":")" + type + R"(","alpha":1,"source":)" + images(100) + "}");
+    const SourcePtr source = open_parsed(R"({"type":")" + type + R"(","alpha":1,"source":)" + digit_images(100) + "}");
     std::vector<int64_t> all;
     for (int64_t n = 0; n < 100; ++n) {
-      const Example example = read(*source, n, epoch);
+      const MixedExample example = read_mixed(*source, n, epoch);
       all.push_back(n);
       for (int64_t k = 0; k < 100; ++k)
         if (k != n && example.target[static_cast<size_t>(k)] > 0) all.back() = k;
@@ -209,17 +208,18 @@ TEST(Mixup, PartnersAreOthersInEachEpochAndOfEachKind) {
 }
 
 TEST(Mixup, LeavesSomeAsTheyAre) {
-  const SourcePtr source = open(R"({"type":"mixup","alpha":1,"probability":0.3,"source":)" + images() + "}");
+  const SourcePtr source = open_parsed(R"({"type":"mixup","alpha":1,"probability":0.3,"source":)" + digit_images() + "}");
   int mixed = 0;
   for (uint64_t epoch = 0; epoch < 10; ++epoch)
-    for (int64_t n = 0; n < 100; ++n) mixed += read(*source, n, epoch).x[0] != static_cast<float>(n);
+    for (int64_t n = 0; n < 100; ++n) mixed += read_mixed(*source, n, epoch).x[0] != static_cast<float>(n);
   EXPECT_NEAR(mixed, 300, 50);  // one of a hundred partners is the example itself
 }
 
 TEST(Mixup, MixesNumbersOfARegressionToo) {
-  const SourcePtr source = open(R"({"type":"mixup","alpha":2,"source":{"type":"arrays","x":[[0],[1],[2],[3]],"y":[[0],[10],[20],[30]]}})");
+  const SourcePtr source =
+      open_parsed(R"({"type":"mixup","alpha":2,"source":{"type":"arrays","x":[[0],[1],[2],[3]],"y":[[0],[10],[20],[30]]}})");
   for (int64_t n = 0; n < 4; ++n) {
-    const Example example = read(*source, n);
+    const MixedExample example = read_mixed(*source, n);
     EXPECT_NEAR(example.target[0], 10 * example.x[0], 1e-4);
   }
 }
@@ -246,7 +246,7 @@ TEST(Mixup, SharesAreOfTheBetaDistribution) {
 
 std::string failure_of(const std::string& text) {
   try {
-    open(text);
+    open_parsed(text);
   } catch (const Error& error) {
     return error.what();
   }

@@ -10,19 +10,15 @@
 #include "src/data/loader.h"
 #include "src/data/source.h"
 #include "src/io/codec/compress.h"
+#include "tests/data/fixtures.h"
 #include "tests/io/temporary.h"
 
 namespace perigee {
 namespace {
 
-SourcePtr open(const std::string& json) {
-  const Json description = Json::parse(json, "test");
-  return open_source(Config(description, "test", ErrorKind::data), ".");
-}
-
-std::string refusal(const std::string& json) {
+std::string mnist_refusal(const std::string& json) {
   try {
-    open(json);
+    open_parsed(json);
   } catch (const Error& error) {
     return error.what();
   }
@@ -41,7 +37,7 @@ TEST(Mnist, HasThePublishedStatistics) {
   NEEDS_REAL_DATA();
   const TemporaryFolder folder;
   const CacheFolder cache(folder.path());
-  const SourcePtr train = open(R"({"type":"mnist"})"), test = open(R"({"type":"mnist","part":"test"})");
+  const SourcePtr train = open_parsed(R"({"type":"mnist"})"), test = open_parsed(R"({"type":"mnist","part":"test"})");
   ASSERT_EQ(train->size(), 60000);
   ASSERT_EQ(test->size(), 10000);
   ASSERT_TRUE(train->traits().cheap);
@@ -76,11 +72,11 @@ TEST(Mnist, IsDecompressedOnlyOnce) {
       if (entry.is_regular_file()) times[entry.path()] = entry.last_write_time();
     return times;
   };
-  open(R"({"type":"mnist"})");
+  open_parsed(R"({"type":"mnist"})");
   const auto first = written();
   ASSERT_FALSE(first.empty());
   std::this_thread::sleep_for(std::chrono::milliseconds(20));  // more than a step of the file system's clock
-  open(R"({"type":"mnist"})");
+  open_parsed(R"({"type":"mnist"})");
   EXPECT_EQ(written(), first);
 }
 
@@ -92,12 +88,12 @@ TEST(Mnist, DamagedFileIsAnErrorAndNotAbsence) {
   std::filesystem::create_directories(data + "/mnist");
   write_file(data + "/mnist/t10k-images-idx3-ubyte.gz", gzip(as_bytes("not an image")));
   write_file(data + "/mnist/t10k-labels-idx1-ubyte.gz", gzip(as_bytes("not a label")));
-  EXPECT_NE(refusal(R"({"type":"mnist","part":"test"})").find("MD5 differs"), std::string::npos);
+  EXPECT_NE(mnist_refusal(R"({"type":"mnist","part":"test"})").find("MD5 differs"), std::string::npos);
   const Bytes whole = gzip(as_bytes("cut short"));
   write_file(data + "/mnist/t10k-images-idx3-ubyte.gz", std::span(whole).first(12));
-  EXPECT_NE(refusal(R"({"type":"mnist","part":"test"})").find("at byte 12"), std::string::npos);
+  EXPECT_NE(mnist_refusal(R"({"type":"mnist","part":"test"})").find("at byte 12"), std::string::npos);
   write_file(data + "/mnist/t10k-images-idx3-ubyte.gz", as_bytes("no gzip at all"));
-  EXPECT_NE(refusal(R"({"type":"mnist","part":"test"})").find("not gzip"), std::string::npos);
+  EXPECT_NE(mnist_refusal(R"({"type":"mnist","part":"test"})").find("not gzip"), std::string::npos);
 }
 
 TEST(Mnist, DigitsStandInWithAWarningWhenNobodyHasIt) {
@@ -107,19 +103,19 @@ TEST(Mnist, DigitsStandInWithAWarningWhenNobodyHasIt) {
       plain("http_proxy", "http://127.0.0.1:1");
   std::string warning;
   const WarningHandler before = set_warning_handler([&](const std::string& text) { warning += text; });
-  const SourcePtr source = open(R"({"type":"mnist","part":"test"})");
+  const SourcePtr source = open_parsed(R"({"type":"mnist","part":"test"})");
   set_warning_handler(before);
   EXPECT_EQ(source->size(), 10000);
   EXPECT_NE(warning.find("digits"), std::string::npos);
   EXPECT_NE(source->traits().description.find("digits"), std::string::npos);
-  EXPECT_NE(refusal(R"({"type":"mnist","stand_in":false})").find("PERIGEE_DATA"), std::string::npos);
-  EXPECT_NE(refusal(R"({"type":"mnist","part":"trian"})").find("did you mean 'train'"), std::string::npos);
-  EXPECT_NE(refusal(R"({"type":"mnst"})").find("did you mean 'mnist'"), std::string::npos);
-  EXPECT_NE(refusal(R"({"type":"digits","sise":10})").find("did you mean 'size'"), std::string::npos);
+  EXPECT_NE(mnist_refusal(R"({"type":"mnist","stand_in":false})").find("PERIGEE_DATA"), std::string::npos);
+  EXPECT_NE(mnist_refusal(R"({"type":"mnist","part":"trian"})").find("did you mean 'train'"), std::string::npos);
+  EXPECT_NE(mnist_refusal(R"({"type":"mnst"})").find("did you mean 'mnist'"), std::string::npos);
+  EXPECT_NE(mnist_refusal(R"({"type":"digits","sise":10})").find("did you mean 'size'"), std::string::npos);
 }
 
 TEST(Digits, AreDeterministicDistinctAndReadable) {
-  const SourcePtr source = open(R"({"type":"digits","size":50,"seed":3})");
+  const SourcePtr source = open_parsed(R"({"type":"digits","size":50,"seed":3})");
   std::vector<float> image(784), again(784), other(784);
   int64_t label = 0;
   const auto read = [&](int64_t index, uint64_t epoch, std::vector<float>& into) {

@@ -9,7 +9,7 @@
 namespace perigee {
 namespace {
 
-SourcePtr open(const std::string& options) {
+SourcePtr open_noise(const std::string& options) {
   return open_source(Config(Json::parse(R"({"type":"with_noise","source":{"type":"digits","size":400},)" + options + "}", "test"), "test",
                             ErrorKind::data),
                      ".");
@@ -26,7 +26,7 @@ std::vector<float> noise(const DataSource& source, int64_t index, uint64_t epoch
 }
 
 TEST(WithNoise, DrawsStandardNormalNumbers) {
-  const SourcePtr source = open(R"("size":[7,9])");
+  const SourcePtr source = open_noise(R"("size":[7,9])");
   EXPECT_EQ(source->fields().back().name, "z");
   EXPECT_EQ(source->fields().back().shape, (Shape{7, 9}));
   double sum = 0, squares = 0, cubes = 0, fourths = 0, n = 0;
@@ -39,7 +39,8 @@ TEST(WithNoise, DrawsStandardNormalNumbers) {
 }
 
 TEST(WithNoise, IsAFunctionOfSeedEpochAndNumber) {
-  const SourcePtr fresh = open(R"("size":5)"), kept = open(R"("size":5,"fresh":false)"), other = open(R"("size":5,"field":"w")");
+  const SourcePtr fresh = open_noise(R"("size":5)"), kept = open_noise(R"("size":5,"fresh":false)"),
+                  other = open_noise(R"("size":5,"field":"w")");
   EXPECT_EQ(noise(*fresh, 3, 1), noise(*fresh, 3, 1));
   EXPECT_NE(noise(*fresh, 3, 1), noise(*fresh, 3, 2));
   EXPECT_NE(noise(*fresh, 3, 1), noise(*fresh, 4, 1));
@@ -49,7 +50,7 @@ TEST(WithNoise, IsAFunctionOfSeedEpochAndNumber) {
 }
 
 TEST(WithNoise, UniformNumbersLieBetweenMinusOneAndOne) {
-  const SourcePtr source = open(R"("size":200,"distribution":"uniform")");
+  const SourcePtr source = open_noise(R"("size":200,"distribution":"uniform")");
   double least = 0, most = 0;
   for (const double z : noise(*source, 1)) least = std::min(least, z), most = std::max(most, z);
   EXPECT_GE(least, -1);
@@ -64,7 +65,7 @@ TEST(WithNoise, SaysWhatIsWrong) {
                                       {R"("size":[0])", "expected sizes from 1, and at most 16,777,216 numbers"},
                                       {R"("size":[70000,70000])", "is out of range"}})
     try {
-      open(options);
+      open_noise(options);
       ADD_FAILURE() << options;
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();

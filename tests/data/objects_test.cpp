@@ -46,13 +46,13 @@ std::string bytes_of(std::string_view hex) {
   return bytes;
 }
 
-struct Example {
+struct ObjectExample {
   std::vector<float> x, boxes;
   std::vector<int64_t> mask;
 };
 
-Example read(const DataSource& source, ReadKey key = {}) {
-  Example example;
+ObjectExample read_objects(const DataSource& source, ReadKey key = {}) {
+  ObjectExample example;
   std::vector<std::byte*> slots;
   for (const Field& field : source.fields()) {
     const auto count = static_cast<size_t>(field.shape.elements());
@@ -116,7 +116,7 @@ std::vector<float> kept(const std::vector<float>& boxes) {
   return all;
 }
 
-void expect_like(const Example& got, const Moved& wanted, double wrong_pixels = 0) {
+void expect_like(const ObjectExample& got, const Moved& wanted, double wrong_pixels = 0) {
   const std::vector<float> boxes = kept(wanted.boxes);
   ASSERT_EQ(got.boxes.size(), boxes.size());
   for (size_t i = 0; i < boxes.size(); ++i) EXPECT_NEAR(got.boxes[i], boxes[i], 2e-3) << wanted.how << " " << i;
@@ -137,11 +137,11 @@ TEST_F(Objects, MoveAsInTorchvision) {
   for (size_t i = 0; i < std::size(transforms); ++i) {
     const SourcePtr source = map(transforms[i]);
     EXPECT_EQ(source->fields()[2].shape, (Shape{kTorchvision[i].height, kTorchvision[i].width}));
-    expect_like(read(*source), kTorchvision[i]);
+    expect_like(read_objects(*source), kTorchvision[i]);
   }
-  const Example whole = read(*open(plain()));
+  const ObjectExample whole = read_objects(*open(plain()));
   const auto carried = [&](const PlaneMap& way) {
-    Example moved{.x = {}, .boxes = std::vector<float>(20), .mask = std::vector<int64_t>(kHeight * kWidth)};
+    ObjectExample moved{.x = {}, .boxes = std::vector<float>(20), .mask = std::vector<int64_t>(kHeight * kWidth)};
     carry_boxes(whole.boxes.data(), 4, way, kHeight, kWidth, 0, moved.boxes.data());
     carry_mask(whole.mask.data(), kHeight, kWidth, way, kHeight, kWidth, moved.mask.data());
     return moved;
@@ -156,7 +156,7 @@ TEST_F(Objects, GoWithWhatIsTakenOfThePicture) {
   write(striped);
   // The middle of 12 x 12, then half of it.
   const SourcePtr middle = open(plain(R"("size":6,"fit":"crop",)")), bars = open(plain(R"("size":16,"fit":"pad",)"));
-  const Example cut = read(*middle), all = read(*bars);
+  const ObjectExample cut = read_objects(*middle), all = read_objects(*bars);
   EXPECT_EQ(std::vector<float>(cut.boxes.begin(), cut.boxes.begin() + 5), (std::vector<float>{0, 1, 3.5f, 4, 0}));
   EXPECT_EQ(cut.mask[7], striped(2 + 3, 3));
   EXPECT_EQ(std::vector<float>(all.boxes.begin(), all.boxes.begin() + 5), (std::vector<float>{1, 4, 9, 10, 0}));
@@ -169,7 +169,7 @@ TEST_F(Objects, AreLeftOutWhenTooLittleIsSeen) {
   const auto count = [&](double visible) {
     const SourcePtr source = open(R"({"type":"map","visible":)" + std::to_string(visible) + R"(,"source":)" + plain() +
                                   R"(,"transforms":[{"type":"crop","size":[6,8],"random":false}]})");
-    const Example example = read(*source);
+    const ObjectExample example = read_objects(*source);
     int64_t there = 0;
     for (size_t i = 4; i < 20; i += 5) there += example.boxes[i] >= 0;
     return there;
@@ -204,11 +204,11 @@ TEST_F(Objects, MasksShowWhatEachTransformShows) {
         EXPECT_TRUE(found == options.end()) << def->type;
         continue;
       }
-      const Example still = read(*open(plain()));
+      const ObjectExample still = read_objects(*open(plain()));
       double near = 0, seen = 0;
       bool moves = false;
       for (uint64_t epoch = 0; epoch < 8; ++epoch) {
-        const Example got = read(*source, {.index = 0, .epoch = epoch, .seed = 5});
+        const ObjectExample got = read_objects(*source, {.index = 0, .epoch = epoch, .seed = 5});
         moves |= got.mask != still.mask;
         for (size_t i = 0; i < got.mask.size() && found != options.end(); ++i) {
           if (got.mask[i] == 0) continue;
@@ -235,13 +235,13 @@ TEST_F(Objects, AreReadFromPalettesAndCoco) {
   write_file(folder_ / "n/a.png",
              as_bytes(bytes_of("89504e470d0a1a0a0000000d494844520000000400000002020300000002c695f00000000c504c5445000000ff000000ff000909091"
                                "10dc4330000000c49444154789c639066780200013901004564919b0000000049454e44ae426082")));
-  EXPECT_EQ(read(*open(R"({"type":"objects","folder":"q","masks":"n","size":[2,4]})")).mask,
+  EXPECT_EQ(read_objects(*open(R"({"type":"objects","folder":"q","masks":"n","size":[2,4]})")).mask,
             (std::vector<int64_t>{0, 1, 2, 3, 3, 2, 1, 0}));
   write_file(folder_ / "coco.json",
              as_bytes(R"({"images":[{"id":7,"file_name":"train/a.png"}],"categories":[{"id":3,"name":"dog"},{"id":9,"name":"cat"}],
     "annotations":[{"image_id":7,"category_id":9,"bbox":[1,2,8,6]},{"image_id":7,"category_id":3,"bbox":[10,7,5,4.5]}]})"));
   const SourcePtr source = open(R"({"type":"objects","folder":"p","boxes":"coco.json","most":2,"size":[12,16]})");
-  EXPECT_EQ(read(*source).boxes, (std::vector<float>{1, 2, 9, 8, 0, 10, 7, 15, 11.5, 1}));
+  EXPECT_EQ(read_objects(*source).boxes, (std::vector<float>{1, 2, 9, 8, 0, 10, 7, 15, 11.5, 1}));
   EXPECT_EQ(source->traits().fitted.dump(), R"({"type":"objects","classes":["cat","dog"]})");
 }
 
@@ -249,7 +249,7 @@ TEST_F(Objects, BecomeTheTargetOfYolo) {
   write(striped);
   const SourcePtr source = map(R"({"type":"box_grid","size":[3,4],"classes":2})");
   ASSERT_EQ(source->fields()[1].shape, (Shape{6, 3, 4}));
-  const std::vector<float> grid = read(*source).boxes;
+  const std::vector<float> grid = read_objects(*source).boxes;
   const auto cell = [&](size_t row, size_t column) {
     std::vector<float> all;
     for (size_t k = 0; k < 6; ++k) all.push_back(grid[k * 12 + row * 4 + column]);
@@ -267,7 +267,7 @@ TEST_F(Objects, StayOnThePictureInRecordFiles) {
   records::prepare_records(*open(plain()), description, folder_ / "records", {});
   const std::string stored =
       R"({"type":"map","visible":0,"source":{"type":"records","folder":"records"},"transforms":[{"type":"flip","probability":1}]})";
-  const Example prepared = read(*open(stored)), direct = read(*map(R"({"type":"flip","probability":1})"));
+  const ObjectExample prepared = read_objects(*open(stored)), direct = read_objects(*map(R"({"type":"flip","probability":1})"));
   EXPECT_EQ(prepared.boxes, direct.boxes);
   EXPECT_EQ(prepared.mask, direct.mask);
 }
@@ -309,7 +309,7 @@ TEST_F(Objects, SayWhatIsWrong) {
   has(with("w.csv", many), "the boxes have too many classes");
   write_file(folder_ / "m/a.png", png_of(gradient(3, 12, 16)));
   try {
-    read(*open(plain()));
+    read_objects(*open(plain()));
     ADD_FAILURE() << "a mask in colour";
   } catch (const Error& error) {
     has(error.what(), "the mask is no PNG of classes");

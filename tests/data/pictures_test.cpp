@@ -14,13 +14,9 @@
 namespace perigee {
 namespace {
 
-SourcePtr open(const std::string& json, const std::string& folder) {
-  return open_source(Config(Json::parse(json, "test"), "test", ErrorKind::data), folder);
-}
-
-std::string refusal(const std::string& json, const std::string& folder) {
+std::string picture_refusal(const std::string& json, const std::string& folder) {
   try {
-    open(json, folder);
+    open_parsed(json, folder);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::data) << error.what();
     return error.what();
@@ -50,7 +46,7 @@ TEST(ImageSource, FitsPicturesToItsSize) {
   const TemporaryFolder folder;
   write_columns(folder.path());
   const auto row = [&](const std::string& more, int y) {
-    const std::vector<float> all = pixels(*open(wide(more), folder.path()), 0);
+    const std::vector<float> all = pixels(*open_parsed(wide(more), folder.path()), 0);
     return std::vector<float>(all.begin() + y * 6, all.begin() + y * 6 + 6);
   };
   const std::vector<float> squashed = row(R"(,"fit":"squash")", 3);
@@ -72,7 +68,7 @@ TEST(ImageSource, WarnsOnceOfStretchingThatNobodyAskedFor) {
     ++warnings;
     EXPECT_NE(text.find("20x12 pixels and is stretched to 6x6"), std::string::npos) << text;
   });
-  const SourcePtr silent = open(wide(""), folder.path()), told = open(wide(R"(,"fit":"squash")"), folder.path());
+  const SourcePtr silent = open_parsed(wide(""), folder.path()), told = open_parsed(wide(R"(,"fit":"squash")"), folder.path());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(pixels(*silent, 0), pixels(*told, 0));
   set_warning_handler(before);
   EXPECT_EQ(warnings, 1);
@@ -82,7 +78,7 @@ TEST(ImageSource, WarnsOnceOfStretchingThatNobodyAskedFor) {
 TEST(ImageSource, DrawsPartsByAreaAndRatio) {
   const TemporaryFolder folder;
   write_columns(folder.path());
-  const SourcePtr source = open(wide(R"(,"fit":"random","area":[0.25,0.5],"ratio":[1,1])"), folder.path());
+  const SourcePtr source = open_parsed(wide(R"(,"fit":"random","area":[0.25,0.5],"ratio":[1,1])"), folder.path());
   std::map<int, int> sides, lefts;
   for (int epoch = 0; epoch < 400; ++epoch) {
     const std::vector<float> once = pixels(*source, 0, epoch);
@@ -96,17 +92,18 @@ TEST(ImageSource, DrawsPartsByAreaAndRatio) {
   EXPECT_EQ(lefts.begin()->first, 0);
   EXPECT_EQ(lefts.rbegin()->first, 12);
   // Nothing of that shape fits: the middle of the nearest shape.
-  const SourcePtr never = open(wide(R"(,"fit":"random","area":[1,1],"ratio":[0.5,0.5])"), folder.path());
+  const SourcePtr never = open_parsed(wide(R"(,"fit":"random","area":[1,1],"ratio":[0.5,0.5])"), folder.path());
   EXPECT_EQ(pixels(*never, 0, 1), pixels(*never, 0, 2));
 }
 
 TEST(ImageSource, RefusesHalfAQuestion) {
   const TemporaryFolder folder;
   write_columns(folder.path());
-  EXPECT_NE(refusal(wide(R"(,"area":[0.5,1])"), folder.path()).find("fit = \"random\""), std::string::npos);
+  EXPECT_NE(picture_refusal(wide(R"(,"area":[0.5,1])"), folder.path()).find("fit = \"random\""), std::string::npos);
   for (const char* area : {"[0.5]", "[0,1]", "[0.5,0.2]", "[0.5,1.5]", "[\"a\",1]"})
-    EXPECT_NE(refusal(wide(R"(,"fit":"random","area":)" + std::string(area)), folder.path()).find("area"), std::string::npos) << area;
-  EXPECT_NE(refusal(wide(R"(,"fit":"strech")"), folder.path()).find("fit"), std::string::npos);
+    EXPECT_NE(picture_refusal(wide(R"(,"fit":"random","area":)" + std::string(area)), folder.path()).find("area"), std::string::npos)
+        << area;
+  EXPECT_NE(picture_refusal(wide(R"(,"fit":"strech")"), folder.path()).find("fit"), std::string::npos);
 }
 
 }  // namespace

@@ -28,9 +28,8 @@ using records::prepared_part;
 using records::PrepareOptions;
 
 Json parse(const std::string& text) { return Json::parse(text, "test"); }
-SourcePtr open(const Json& json, const std::string& folder = ".") { return open_source(Config(json, "test", ErrorKind::data), folder); }
 SourcePtr open_folder(const std::string& folder, const std::string& more = "") {
-  return open(parse(R"({"type":"records","folder":")" + folder + "\"" + more + "}"));
+  return open_json(parse(R"({"type":"records","folder":")" + folder + "\"" + more + "}"));
 }
 
 std::string example(const DataSource& source, int64_t index, uint64_t epoch = 0) {
@@ -58,7 +57,7 @@ void expect_same(const DataSource& a, const DataSource& b) {
   for (int64_t i = 0; i < a.size(); ++i) ASSERT_EQ(example(a, i), example(b, i)) << "example " << i;
 }
 
-std::string bytes_of(const std::string& folder) {
+std::string bytes_in(const std::string& folder) {
   std::string all;
   for (int64_t i = 0; file_exists(folder + "/" + records::shard_name(i)); ++i)
     all += as_text(read_file(folder + "/" + records::shard_name(i)));
@@ -81,7 +80,7 @@ TEST(Records, AreTheExamplesOfEverySource) {
   for (const auto& [type, description] : source_examples(folder.path())) {
     if (description.is_null() || type == "host" || type == "mnist") continue;
     SCOPED_TRACE(type);
-    const SourcePtr source = open(description, folder.path());
+    const SourcePtr source = open_json(description, folder.path());
     const std::string out = folder / ("of-" + type);
     // Digits, and which words are hidden, are drawn anew in each epoch.
     if (description.dump().find("digits") != std::string::npos || type == "masked_lm" || type == "packed") {
@@ -101,7 +100,7 @@ TEST(Records, AreTheExamplesOfEverySource) {
 }
 
 // `count` examples of 784 numbers and a label, in a file.
-Json numbers(const TemporaryFolder& folder, int64_t count) {
+Json numbers_source(const TemporaryFolder& folder, int64_t count) {
   Tensor x(Dtype::f32, {count, 784}), y(Dtype::i64, {count});
   for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = static_cast<float>(i * 7919 % 1009) / 64;
   for (int64_t i = 0; i < count; ++i) y.data<int64_t>()[i] = i % 10;
@@ -113,16 +112,16 @@ Json numbers(const TemporaryFolder& folder, int64_t count) {
 
 TEST(Records, HaveTheSameBytesForAnyNumberOfThreads) {
   const TemporaryFolder folder;
-  const Json description = numbers(folder, 700);
-  const SourcePtr source = open(description);
+  const Json description = numbers_source(folder, 700);
+  const SourcePtr source = open_json(description);
   for (const int level : {0, 1}) {
     std::string first;
     for (const int threads : {1, 2, 5}) {
       const std::string out = folder / (std::to_string(level) + "-" + std::to_string(threads));
       const auto made = prepare_records(*source, description, out, {.threads = threads, .level = level, .shard_records = 150});
       EXPECT_EQ(made.shards, 5);
-      if (first.empty()) first = bytes_of(out);
-      EXPECT_EQ(first, bytes_of(out));
+      if (first.empty()) first = bytes_in(out);
+      EXPECT_EQ(first, bytes_in(out));
       expect_same(*source, *open_folder(out));
     }
   }
@@ -131,8 +130,8 @@ TEST(Records, HaveTheSameBytesForAnyNumberOfThreads) {
 // As a kill leaves it: some files whole, one half written, no list of them.
 TEST(Records, GoOnAfterAKill) {
   const TemporaryFolder folder;
-  const Json description = numbers(folder, 700);
-  const SourcePtr source = open(description);
+  const Json description = numbers_source(folder, 700);
+  const SourcePtr source = open_json(description);
   const std::string whole = folder / "whole", killed = folder / "killed";
   const PrepareOptions options{.shard_records = 100};
   prepare_records(*source, description, whole, options);
@@ -144,15 +143,15 @@ TEST(Records, GoOnAfterAKill) {
   EXPECT_NE(message_of([&] { open_folder(killed); }).find("the preparation of these records has not ended"), std::string::npos);
   const auto made = prepare_records(*source, description, killed, options);
   EXPECT_EQ(made.kept, 5);
-  EXPECT_EQ(bytes_of(whole), bytes_of(killed));
+  EXPECT_EQ(bytes_in(whole), bytes_in(killed));
   EXPECT_EQ(prepare_records(*source, description, killed, options).kept, 7) << "nothing is left to do";
   // Other data into the same folder.
-  const Json other = numbers(folder, 701);
-  EXPECT_NE(message_of([&] { prepare_records(*open(other), other, killed, options); }).find("records of another preparation"),
+  const Json other = numbers_source(folder, 701);
+  EXPECT_NE(message_of([&] { prepare_records(*open_json(other), other, killed, options); }).find("records of another preparation"),
             std::string::npos);
   // A file of other records in its place.
   const std::string elsewhere = folder / "elsewhere";
-  prepare_records(*open(other), other, elsewhere, options);
+  prepare_records(*open_json(other), other, elsewhere, options);
   std::filesystem::copy_file(elsewhere + "/00001.pgr", killed + "/00001.pgr", std::filesystem::copy_options::overwrite_existing);
   EXPECT_NE(message_of([&] { open_folder(killed); }).find("is none of those that"), std::string::npos);
   EXPECT_NE(message_of([&] { prepare_records(*source, description, killed, options); }).find("is of another preparation"),
@@ -162,7 +161,7 @@ TEST(Records, GoOnAfterAKill) {
 TEST(Records, KeepRecordingsAsTheirFilesAre) {
   const TemporaryFolder folder;
   const Json description = source_examples(folder.path()).at("audio");
-  const SourcePtr source = open(description, folder.path());
+  const SourcePtr source = open_json(description, folder.path());
   for (const int level : {0, 9}) {
     const std::string out = folder / ("sound" + std::to_string(level));
     prepare_records(*source, description, out, {.level = level, .encoded = true});
@@ -183,7 +182,7 @@ TEST(Records, KeepPicturesAsTheirFilesAre) {
   const TemporaryFolder folder;
   source_examples(folder.path());
   const Json description = parse(R"({"type":"images","folder":"pets","size":[6,7],"fit":"random"})");
-  const SourcePtr source = open(description, folder.path());
+  const SourcePtr source = open_json(description, folder.path());
   EXPECT_NE(message_of([&] { prepare_records(*source, description, folder / "no", {}); }).find("--encoded keeps pictures"),
             std::string::npos);
   for (const int level : {0, 9}) {
@@ -195,12 +194,13 @@ TEST(Records, KeepPicturesAsTheirFilesAre) {
       for (const uint64_t epoch : {0, 1}) EXPECT_EQ(example(*source, i, epoch), example(*found, i, epoch)) << "the same part is drawn";
     const SourcePtr middle = open_folder(out, R"(,"fit":"crop","size":9)");
     EXPECT_EQ(middle->fields()[0].shape, Shape({3, 9, 9}));
-    expect_same(*open(parse(R"({"type":"images","folder":"pets","size":9,"fit":"crop"})"), folder.path()), *middle);
+    expect_same(*open_json(parse(R"({"type":"images","folder":"pets","size":9,"fit":"crop"})"), folder.path()), *middle);
   }
   const Json arrays = parse(R"({"type":"arrays","x":[[1],[2]],"y":[0,1]})");
-  EXPECT_NE(message_of([&] { prepare_records(*open(arrays), arrays, folder / "no", {.encoded = true}); }).find("not made of encoded files"),
-            std::string::npos);
-  prepare_records(*open(arrays), arrays, folder / "numbers", {});
+  EXPECT_NE(
+      message_of([&] { prepare_records(*open_json(arrays), arrays, folder / "no", {.encoded = true}); }).find("not made of encoded files"),
+      std::string::npos);
+  prepare_records(*open_json(arrays), arrays, folder / "numbers", {});
   EXPECT_NE(message_of([&] { open_folder(folder / "numbers", R"(,"size":3)"); }).find("these records hold arrays"), std::string::npos);
 }
 
@@ -237,7 +237,7 @@ TEST(Records, TellWhatTheyWereMadeFrom) {
   const TemporaryFolder folder;
   const Json description = parse(R"({"type":"map","source":{"type":"arrays","x":[[1,5],[3,5],[5,5]],"y":[0,1,1]},
     "transforms":[{"type":"standardize"}]})");
-  const SourcePtr source = open(description);
+  const SourcePtr source = open_json(description);
   prepare_records(*source, with_fitted(description, source->traits().fitted), folder / "out", {});
   const Json fitted = parse(open_folder(folder / "out")->traits().fitted.dump());
   const Json made =
@@ -255,7 +255,7 @@ void write_quickly(const std::string& path, std::span<const std::byte> bytes) { 
 TEST(Records, DamageIsFound) {
   const TemporaryFolder folder;
   const Json description = parse(R"({"type":"arrays","x":[[1,2],[3,4],[5,6],[7,9]],"y":[0,1,1,2]})");
-  const SourcePtr source = open(description);
+  const SourcePtr source = open_json(description);
   int found = 0;
   std::string said;
   for (const int level : {0, 19}) {
@@ -420,7 +420,7 @@ TEST(Records, APreparationSaysWhatItRefuses) {
   const TemporaryFolder folder;
   const Json few = parse(R"({"type":"arrays","x":[[1],[2]],"y":[0,1]})"), digits = parse(R"({"type":"digits","size":9})");
   const auto prepare = [&](const Json& json, const std::string& out, PrepareOptions options = {}) {
-    prepare_records(*open(json, folder.path()), json, folder / out, options);
+    prepare_records(*open_json(json, folder.path()), json, folder / out, options);
   };
   expect_refusal("--encoded keeps pictures as they are, and training draws from them; else leave out what draws",
                  [&] { prepare(digits, "a"); });
@@ -449,21 +449,22 @@ TEST(Records, APreparationHasBounds) {
   const TemporaryFolder folder;
   const Json many = parse(R"({"type":"digits","size":2000000,"endless":false})"),
              few = parse(R"({"type":"arrays","x":[[1],[2]],"y":[0,1]})");
-  expect_refusal("more records in each: --shard-records", [&] { prepare_records(*open(many), many, folder / "a", {.shard_records = 1}); });
+  expect_refusal("more records in each: --shard-records",
+                 [&] { prepare_records(*open_json(many), many, folder / "a", {.shard_records = 1}); });
   expect_refusal("an example is too large", [&] {
     records::lay_out({{.name = "x", .dtype = Dtype::f32, .shape = {1 << 20, 1 << 12}}}, false);
   });
-  prepare_records(*open(few), few, folder / "b", {});
+  prepare_records(*open_json(few), few, folder / "b", {});
   const int lock = ::open((folder / "b/plan.lock").c_str(), O_RDWR);
   ASSERT_EQ(::flock(lock, LOCK_EX), 0);
-  expect_refusal("another process prepares records here", [&] { prepare_records(*open(few), few, folder / "b", {}); });
+  expect_refusal("another process prepares records here", [&] { prepare_records(*open_json(few), few, folder / "b", {}); });
   ::close(lock);
 }
 
 TEST(Records, AListOfRecordsIsChecked) {
   const TemporaryFolder folder;
   const Json few = parse(R"({"type":"arrays","x":[[1],[2]],"y":[0,1],"class_names":["a","b"]})");
-  prepare_records(*open(few), few, folder / "a", {});
+  prepare_records(*open_json(few), few, folder / "a", {});
   const std::string path = folder / "a/records.json", whole(as_text(read_file(path)));
   const auto changed = [&](const char* key, const std::string& value) {
     Json json = parse(whole);
@@ -497,8 +498,8 @@ TEST(Records, AListOfRecordsIsChecked) {
 // Figures of the machine at hand: pages in memory, one thread.
 TEST(Records, AreReadFast) {
   const TemporaryFolder folder;
-  const Json description = numbers(folder, 20000);
-  prepare_records(*open(description), description, folder / "out", {.threads = 2});
+  const Json description = numbers_source(folder, 20000);
+  prepare_records(*open_json(description), description, folder / "out", {.threads = 2});
   const auto begin = std::chrono::steady_clock::now();
   const SourcePtr source = open_folder(folder / "out");
   const double opened = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();

@@ -10,6 +10,7 @@
 #include "src/data/arrays.h"
 #include "src/data/loader.h"
 #include "src/data/source.h"
+#include "tests/data/fixtures.h"
 
 namespace perigee {
 namespace {
@@ -97,8 +98,6 @@ TEST(ShardedOrder, ShufflesEachShardOfEachEpochInItsOwnWay) {
   EXPECT_LT(same_shard, 40);
 }
 
-SourcePtr open(const std::string& text) { return open_source(Config(Json::parse(text, "test"), "test", ErrorKind::data), "."); }
-
 // x counts, labels are 2, 0, 1, 2, 0, 1, ...
 std::string labelled(int examples = 12) {
   std::string x, y;
@@ -115,19 +114,19 @@ std::pair<float, int64_t> example(const DataSource& source, int64_t index) {
 }
 
 TEST(ByLabel, SortsAndKeepsTheOrderWithinALabel) {
-  const SourcePtr source = open(R"({"type":"by_label","source":)" + labelled(300) + "}");
+  const SourcePtr source = open_parsed(R"({"type":"by_label","source":)" + labelled(300) + "}");
   ASSERT_EQ(source->size(), 300);
   const int64_t first[] = {1, 2, 0};  // of each label
   for (int64_t i = 0; i < 300; ++i) EXPECT_EQ(example(*source, i), std::pair(static_cast<float>(first[i / 100] + i % 100 * 3), i / 100));
 }
 
 TEST(ByLabel, RefusesWhatIsNoLabel) {
-  EXPECT_THROW(open(R"({"type":"by_label","field":"x","source":)" + labelled() + "}"), Error);
-  EXPECT_THROW(open(R"({"type":"by_label","field":"z","source":)" + labelled() + "}"), Error);
+  EXPECT_THROW(open_parsed(R"({"type":"by_label","field":"x","source":)" + labelled() + "}"), Error);
+  EXPECT_THROW(open_parsed(R"({"type":"by_label","field":"z","source":)" + labelled() + "}"), Error);
 }
 
 TEST(Loader, GoesByTheShardsOfSortedData) {
-  const SourcePtr source = open(R"({"type":"by_label","source":)" + labelled() + "}");
+  const SourcePtr source = open_parsed(R"({"type":"by_label","source":)" + labelled() + "}");
   Loader loader(source, {.batch = 2, .seed = 3, .shards = 3, .threads = 0});
   std::multiset<float> seen;
   for (int64_t i = 0; i < 6; ++i) {

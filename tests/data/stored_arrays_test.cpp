@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Tensor numbers(const Shape& shape, float first = 0) {
+Tensor number_tensor(const Shape& shape, float first = 0) {
   Tensor values(Dtype::f32, shape);
   for (int64_t i = 0; i < values.elements(); ++i) values.data<float>()[i] = first + 0.5f * static_cast<float>(i);
   return values;
@@ -70,24 +70,24 @@ TEST(JoinedArrays, HaveAllClassesOfTheirParts) {
 
 TEST(StoredArrays, AreFoundInMemoryWhileSomebodyHoldsThem) {
   auto held = std::make_unique<HeldArrays>();
-  const Json name = held->hold(numbers({6, 3}));
+  const Json name = held->hold(number_tensor({6, 3}));
   EXPECT_TRUE(names_array(name));
-  EXPECT_TRUE(same(opened(name), numbers({6, 3})));
-  EXPECT_EQ(held->hold(numbers({6, 3})), name) << "a name says the content and nothing else";
-  EXPECT_NE(held->hold(numbers({3, 6})), name);
+  EXPECT_TRUE(same(opened(name), number_tensor({6, 3})));
+  EXPECT_EQ(held->hold(number_tensor({6, 3})), name) << "a name says the content and nothing else";
+  EXPECT_NE(held->hold(number_tensor({3, 6})), name);
   EXPECT_EQ(opened(name).storage(), opened(name).storage()) << "the same numbers lie in memory once";
   HeldArrays later;
   later.hold_named(arrays_job(name, name));
   held.reset();
-  EXPECT_TRUE(same(opened(name), numbers({6, 3})));
+  EXPECT_TRUE(same(opened(name), number_tensor({6, 3})));
   later = {};
   EXPECT_NE(failure(name).find("neither in memory nor in a file"), std::string::npos) << failure(name);
 }
 
 TEST(StoredArrays, AWindowIsHeldWithoutItsTensor) {
   HeldArrays held;
-  const Json name = held.hold(numbers({8, 2}).rows(2, 4));
-  EXPECT_TRUE(same(opened(name), numbers({2, 2}, 2)));
+  const Json name = held.hold(number_tensor({8, 2}).rows(2, 4));
+  EXPECT_TRUE(same(opened(name), number_tensor({2, 2}, 2)));
 }
 
 TEST(StoredArrays, LieInTheRunFolderOnce) {
@@ -96,11 +96,11 @@ TEST(StoredArrays, LieInTheRunFolderOnce) {
   std::string file;
   {
     HeldArrays held;
-    job = arrays_job(held.hold(numbers({6, 3})), held.hold(numbers({6})));
+    job = arrays_job(held.hold(number_tensor({6, 3})), held.hold(number_tensor({6})));
     store_arrays(job, ".", folder.path());
     file = folder.path() + "/arrays/" + x_of(job).find("hash")->as_string() + ".npy";
     ASSERT_TRUE(file_exists(file));
-    EXPECT_TRUE(same(parse_npy(read_file(file), file), numbers({6, 3}))) << "a file that NumPy reads";
+    EXPECT_TRUE(same(parse_npy(read_file(file), file), number_tensor({6, 3}))) << "a file that NumPy reads";
     struct stat first {
     }, second{};
     ::stat(file.c_str(), &first);
@@ -109,19 +109,19 @@ TEST(StoredArrays, LieInTheRunFolderOnce) {
     EXPECT_EQ(first.st_ino, second.st_ino) << "it is not written again";
     write_file(file, as_bytes("damaged"));
     store_arrays(job, ".", folder.path());
-    EXPECT_TRUE(same(parse_npy(read_file(file), file), numbers({6, 3}))) << "a damaged one is";
+    EXPECT_TRUE(same(parse_npy(read_file(file), file), number_tensor({6, 3}))) << "a damaged one is";
   }
   size_t files = 0;
   for (const auto& entry : fs::directory_iterator(folder.path() + "/arrays")) files += entry.is_regular_file();
   EXPECT_EQ(files, 2u) << "and no temporary file stays";
 
   const Json written = with_relative_array_files(job);
-  EXPECT_TRUE(same(opened(x_of(written), folder.path()), numbers({6, 3}))) << "a job.json beside them";
+  EXPECT_TRUE(same(opened(x_of(written), folder.path()), number_tensor({6, 3}))) << "a job.json beside them";
   fs::rename(folder.path() + "/arrays", folder.path() + "/moved");
   fs::create_directory(folder.path() + "/elsewhere");
   fs::rename(folder.path() + "/moved", folder.path() + "/elsewhere/arrays");
   const Json found = with_array_files(written, folder.path() + "/elsewhere");
-  EXPECT_TRUE(same(opened(x_of(found), "/nowhere"), numbers({6, 3}))) << "another folder's data, and a run that was moved";
+  EXPECT_TRUE(same(opened(x_of(found), "/nowhere"), number_tensor({6, 3}))) << "another folder's data, and a run that was moved";
   EXPECT_EQ(with_relative_array_files(found), written) << "where a run lies is not part of its job";
 }
 
@@ -130,7 +130,7 @@ TEST(StoredArrays, NothingElseIsOpenedInTheirPlace) {
   Json name;
   {
     HeldArrays held;
-    name = held.hold(numbers({6, 3}));
+    name = held.hold(number_tensor({6, 3}));
     store_arrays(arrays_job(name, name), ".", folder.path());
   }
   const std::string hash = name.find("hash")->as_string(), usual = "arrays/" + hash + ".npy", file = folder / usual;
@@ -175,16 +175,16 @@ Json rows(int64_t count, int64_t width) {
   return list;
 }
 
-Json classes(int64_t count) {
+Json class_column(int64_t count) {
   Json list = Json::array();
   for (int64_t i = 0; i < count; ++i) list.push(i % 3);
   return list;
 }
 
 TEST(StoredArrays, OfAJobThatHoldsManyNumbersBecomeNames) {
-  const Job few(arrays_job(rows(1000, 7), classes(1000)), "job");
+  const Job few(arrays_job(rows(1000, 7), class_column(1000)), "job");
   EXPECT_TRUE(x_of(few.json()).is_array()) << "people can read it";
-  const Job many(arrays_job(rows(2000, 7), classes(2000)), "job");
+  const Job many(arrays_job(rows(2000, 7), class_column(2000)), "job");
   EXPECT_TRUE(names_array(x_of(many.json())));
   EXPECT_LT(many.canonical().dump().size(), 2048u);
   const Json train = *many.json().find("data")->find("train");
@@ -205,7 +205,7 @@ TEST(StoredArrays, OfAJobThatHoldsManyNumbersBecomeNames) {
   Json ragged = rows(2000, 7);
   ragged.as_array()[1234].push(1);
   try {
-    Job(arrays_job(ragged, classes(2000)), "job");
+    Job(arrays_job(ragged, class_column(2000)), "job");
     ADD_FAILURE() << "rows of unequal length";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("job: data.train: 'x' has rows of unequal length"), std::string::npos) << error.what();

@@ -9,19 +9,11 @@
 #include "src/data/table/steps.h"
 #include "src/data/table/write_table.h"
 #include "src/io/file.h"
+#include "tests/core/refusal.h"
 #include "tests/io/temporary.h"
 
 namespace perigee::tables {
 namespace {
-
-std::string refusal(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 struct Wrong {
   const char* what;

@@ -14,6 +14,7 @@
 #include "src/data/table/table_file.h"
 #include "src/io/codec/compress.h"
 #include "src/io/file.h"
+#include "tests/core/refusal.h"
 #include "tests/io/temporary.h"
 
 namespace perigee::tables {
@@ -35,33 +36,21 @@ std::string types(const TableSchema& schema) {
   return text;
 }
 
-Frame read(const TemporaryFolder& folder, const std::string& text, ReadOptions options = {}) {
+Frame read_frame(const TemporaryFolder& folder, const std::string& text, ReadOptions options = {}) {
   write_file(folder / "t.csv", as_bytes(text));
   TableFile file(folder / "t.csv", std::move(options));
   return file.all();
 }
 
-std::string refusal(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::data) << error.what();
-    return error.what();
-  }
-  return "accepted";
-}
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
-
 TEST(TableFile, FindsOutTypes) {
   const TemporaryFolder folder;
-  const Frame frame = read(
+  const Frame frame = read_frame(
       folder,
       "id,x,when,ok,zip,word\n1,0.5,2020-01-31,true,01234,a\n-2,,2020-02-01 12:30:45,false,00001,\"b, \"\"c\"\"\"\n3,1e3,NA,true,9,\n");
   EXPECT_EQ(types(frame.schema), "id:integer x:real when:time ok:boolean zip:text word:text");
   EXPECT_EQ(all_text(frame), "1,0.5,2020-01-31,true,01234,a\n-2,,2020-02-01T12:30:45,false,00001,b, \"c\"\n3,1000,,true,9,\n");
-  EXPECT_EQ(types(read(folder, "1;2,5;x\n3;4,5;y\n").schema), "c0:integer c1:text c2:text") << "the delimiter is found";
-  EXPECT_EQ(types(read(folder, R"({"a": 1, "b": "x", "l": [1, 2]}
+  EXPECT_EQ(types(read_frame(folder, "1;2,5;x\n3;4,5;y\n").schema), "c0:integer c1:text c2:text") << "the delimiter is found";
+  EXPECT_EQ(types(read_frame(folder, R"({"a": 1, "b": "x", "l": [1, 2]}
 {"a": 2.5, "b": null, "c": true}
 )")
                       .schema),
@@ -70,12 +59,14 @@ TEST(TableFile, FindsOutTypes) {
 
 TEST(TableFile, KeepsBlanksUnlessTheyFollowEachDelimiter) {
   const TemporaryFolder folder;
-  EXPECT_EQ(all_text(read(folder, "foo,bar,baz\n1, leading space,3\n 2 ,b,4\n")), "1, leading space,3\n2,b,4\n");
-  EXPECT_EQ(all_text(read(folder, "39, State-gov, \"a, b\"\n50, ?, x\n")), "39,State-gov,a, b\n50,,x\n");
-  EXPECT_HAS(refusal([&] { read(folder, "foo,bar,baz\n1,This \"quotes\" must be escaped,3"); }), "a quote inside an unquoted field");
-  EXPECT_HAS(refusal([&] { read(folder, "foo,bar,baz\n1,\"Hey, I missed \" it\",3"); }), "something follows a closing quote");
-  EXPECT_HAS(refusal([&] { read(folder, "foo,bar\n1,\"open\n2,3\n"); }), "t.csv:2: a quoted field does not end");
-  EXPECT_HAS(refusal([&] { read(folder, "foo,bar\n1,2,3\n"); }), "t.csv:2: the row has more fields");
+  EXPECT_EQ(all_text(read_frame(folder, "foo,bar,baz\n1, leading space,3\n 2 ,b,4\n")), "1, leading space,3\n2,b,4\n");
+  EXPECT_EQ(all_text(read_frame(folder, "39, State-gov, \"a, b\"\n50, ?, x\n")), "39,State-gov,a, b\n50,,x\n");
+  EXPECT_HAS(refusal(ErrorKind::data, [&] { read_frame(folder, "foo,bar,baz\n1,This \"quotes\" must be escaped,3"); }),
+             "a quote inside an unquoted field");
+  EXPECT_HAS(refusal(ErrorKind::data, [&] { read_frame(folder, "foo,bar,baz\n1,\"Hey, I missed \" it\",3"); }),
+             "something follows a closing quote");
+  EXPECT_HAS(refusal(ErrorKind::data, [&] { read_frame(folder, "foo,bar\n1,\"open\n2,3\n"); }), "t.csv:2: a quoted field does not end");
+  EXPECT_HAS(refusal(ErrorKind::data, [&] { read_frame(folder, "foo,bar\n1,2,3\n"); }), "t.csv:2: the row has more fields");
 }
 
 TEST(TableFile, NamesManyColumnsInNoTime) {
@@ -83,7 +74,7 @@ TEST(TableFile, NamesManyColumnsInNoTime) {
   std::string head, row;
   for (int c = 0; c < 60'000; ++c) head += c ? ",a" : "a", row += c ? ",1" : "1";
   const auto start = std::chrono::steady_clock::now();
-  const Frame frame = read(folder, head + "\n" + row + "\n" + row + "\n");
+  const Frame frame = read_frame(folder, head + "\n" + row + "\n" + row + "\n");
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << "a search among all names takes minutes";
   EXPECT_EQ(frame.schema.columns[0].name, "a");
   EXPECT_EQ(frame.schema.columns[59'999].name, "a_59999");
@@ -93,14 +84,15 @@ TEST(TableFile, WidensWhatWasGuessed) {
   const TemporaryFolder folder;
   std::string text = "a,b\n";
   for (int i = 0; i < 200'000; ++i) text += std::to_string(i) + ",7\n";
-  const Frame frame = read(folder, text + "0.5,seven\n");
+  const Frame frame = read_frame(folder, text + "0.5,seven\n");
   EXPECT_EQ(types(frame.schema), "a:real b:text");
   EXPECT_EQ(frame.rows, 200'001);
   EXPECT_EQ(cell_text(frame.columns[0], frame.schema.columns[0], 200'000), "0.5");
   ReadOptions given{.schema = TableSchema{{{.name = "a", .type = Type::integer}, {.name = "b", .type = Type::integer}}}};
-  EXPECT_HAS(refusal([&] { read(folder, text + "0.5,1\n", given); }), "t.csv:200002: the value does not fit the column 'a'");
+  EXPECT_HAS(refusal(ErrorKind::data, [&] { read_frame(folder, text + "0.5,1\n", given); }),
+             "t.csv:200002: the value does not fit the column 'a'");
   given.threads = 3;
-  EXPECT_HAS(refusal([&] { read(folder, text + "1\n", given); }), "t.csv:200002: the row has fewer fields");
+  EXPECT_HAS(refusal(ErrorKind::data, [&] { read_frame(folder, text + "1\n", given); }), "t.csv:200002: the row has fewer fields");
 }
 
 TEST(TableFile, ReadsNumbersToTheLastBit) {
@@ -148,10 +140,10 @@ TEST(TableFile, HasTheSameRowsForAnyThreadsAndChunks) {
     text += ",20" + std::to_string(10 + draw % 80) + "-0" + std::to_string(1 + draw % 9) + "-1" + std::to_string(draw % 10) +
             (draw % 2 ? "\r\n" : "\n");
   }
-  const std::string once = all_text(read(folder, text));
+  const std::string once = all_text(read_frame(folder, text));
   for (const int threads : {1, 2, 4})
     for (const size_t bytes : {size_t{300}, size_t{5000}, size_t{1} << 20})
-      EXPECT_EQ(all_text(read(folder, text, {.threads = threads, .chunk_bytes = bytes})), once) << threads << " " << bytes;
+      EXPECT_EQ(all_text(read_frame(folder, text, {.threads = threads, .chunk_bytes = bytes})), once) << threads << " " << bytes;
 }
 
 TEST(TableFile, ReadsCompressedFilesAsTheyCome) {
@@ -177,7 +169,7 @@ TEST(TableFile, ReadsCompressedFilesAsTheyCome) {
   Bytes cut = gzip(as_bytes(text));
   cut.resize(cut.size() / 2);
   write_file(folder / "cut.gz", cut);
-  EXPECT_HAS(refusal([&] { read_table(folder / "cut.gz"); }), "end too early");
+  EXPECT_HAS(refusal(ErrorKind::data, [&] { read_table(folder / "cut.gz"); }), "end too early");
 }
 
 // Files of https://github.com/max-mapper/csv-spectrum and https://github.com/sineemore/csv-test-data, with what is in them as JSON.

@@ -14,6 +14,7 @@
 #include "src/io/digest.h"
 #include "src/io/file.h"
 #include "src/io/npy.h"
+#include "tests/core/refusal.h"
 #include "tests/io/temporary.h"
 
 namespace perigee::tables {
@@ -44,15 +45,6 @@ std::string row_text(const Frame& frame, int64_t row) {
   return text;
 }
 
-std::string refusal(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-
 std::string hex(std::string_view bytes) {
   std::string text;
   for (const char c : bytes) {
@@ -61,8 +53,6 @@ std::string hex(std::string_view bytes) {
   }
   return text;
 }
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 Json json_at(const std::string& path) { return Json::parse(as_text(read_file(path)), path); }
 

@@ -12,19 +12,11 @@
 #include "src/io/codec/compress.h"
 #include "src/io/file.h"
 #include "src/io/plot/tensorboard.h"
+#include "tests/core/refusal.h"
 #include "tests/io/temporary.h"
 
 namespace perigee::tables {
 namespace {
-
-std::string refusal(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 void expect_said(const std::string& text, const std::string& said) {
   EXPECT_NE(text.find(said), std::string::npos) << text << "\nexpected: " << said;

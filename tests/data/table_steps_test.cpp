@@ -12,6 +12,7 @@
 #include "src/data/table/table_file.h"
 #include "src/data/table/time_text.h"
 #include "src/io/file.h"
+#include "tests/core/refusal.h"
 #include "tests/io/temporary.h"
 
 namespace perigee::tables {
@@ -348,15 +349,6 @@ std::string computed(const std::string& formula) {
   std::string text;
   for (int64_t r = 0; r < frame.rows; ++r) text += (r ? "|" : "") + cell_text(column, {}, r);
   return text;
-}
-
-std::string refusal(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
 }
 
 TEST(TableExpression, ComputesAndKeepsWhatIsMissing) {

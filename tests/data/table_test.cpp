@@ -4,6 +4,7 @@
 #include "src/core/error.h"
 #include "src/core/warning.h"
 #include "src/data/table_source.h"
+#include "tests/core/refusal.h"
 
 namespace perigee {
 namespace {
@@ -39,19 +40,6 @@ std::vector<float> row(const DataSource& source, int64_t index) {
   return x;
 }
 
-template <class Work>
-std::string refusal(Work&& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::data) << error.what();
-    return error.what();
-  }
-  return "accepted";
-}
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
-
 const std::vector<float> kExpected = {7, 0, 1, 80, 0};  // age, Oslo, Rome, size, row
 
 TEST(Table, FindsColumnsByNameInAnyOrder) {
@@ -72,24 +60,26 @@ TEST(Table, RecordsAreRows) {
 }
 
 TEST(Table, NamesAllMissingColumnsAtOnce) {
-  const std::string message = refusal([] { from_csv("siez,price\n80,9\n", TableUse::records); });
+  const std::string message = refusal(ErrorKind::data, [] { from_csv("siez,price\n80,9\n", TableUse::records); });
   EXPECT_HAS(message, "3 columns are missing: 'age', 'city', 'size'");
   EXPECT_HAS(message, "'siez', 'price'");
-  EXPECT_HAS(refusal([] { from_csv("age,city,size\n7,Rome,80\n", TableUse::examples); }), "the column 'price' is missing");
-  EXPECT_HAS(refusal([] { from_csv("age;city;size\n7;Rome;80\n", TableUse::records); }), "separated by ';'");
-  EXPECT_HAS(refusal([] { from_csv("7,Rome,80\n8,Oslo,70\n", TableUse::records); }), "no header line");
-  EXPECT_HAS(refusal([] { from_json(R"([{"age": 1, "city": "Oslo", "size": 2}, {"age": 1, "citty": "Oslo"}])"); }),
+  EXPECT_HAS(refusal(ErrorKind::data, [] { from_csv("age,city,size\n7,Rome,80\n", TableUse::examples); }), "the column 'price' is missing");
+  EXPECT_HAS(refusal(ErrorKind::data, [] { from_csv("age;city;size\n7;Rome;80\n", TableUse::records); }), "separated by ';'");
+  EXPECT_HAS(refusal(ErrorKind::data, [] { from_csv("7,Rome,80\n8,Oslo,70\n", TableUse::records); }), "no header line");
+  EXPECT_HAS(refusal(ErrorKind::data, [] { from_json(R"([{"age": 1, "city": "Oslo", "size": 2}, {"age": 1, "citty": "Oslo"}])"); }),
              "r: record 2: the record lacks 'city', 'size'");
 }
 
 TEST(Table, SaysWhatIsEmptyOrBroken) {
-  EXPECT_HAS(refusal([] { from_csv("age,city,size\n", TableUse::records); }), "t.csv: the table has a header line and no rows");
-  EXPECT_HAS(refusal([] { from_json(" \n"); }), "there are no records");
-  EXPECT_HAS(refusal([] { from_json("[]"); }), "there are no records");
-  EXPECT_HAS(refusal([] { from_json("{\"age\": 1}\n{\"age\": }\n"); }), "r:2");
-  EXPECT_HAS(refusal([] { from_json(R"({"age": {"years": 7}, "city": "Rome", "size": 1})"); }), "r: record 1: 'age'");
-  EXPECT_HAS(refusal([] { from_json(R"({"age": "old", "city": "Rome", "size": 1})"); }), "record 1: column 'age': this is no number");
-  EXPECT_HAS(refusal([] { from_json("7"); }), "these are no records");
+  EXPECT_HAS(refusal(ErrorKind::data, [] { from_csv("age,city,size\n", TableUse::records); }),
+             "t.csv: the table has a header line and no rows");
+  EXPECT_HAS(refusal(ErrorKind::data, [] { from_json(" \n"); }), "there are no records");
+  EXPECT_HAS(refusal(ErrorKind::data, [] { from_json("[]"); }), "there are no records");
+  EXPECT_HAS(refusal(ErrorKind::data, [] { from_json("{\"age\": 1}\n{\"age\": }\n"); }), "r:2");
+  EXPECT_HAS(refusal(ErrorKind::data, [] { from_json(R"({"age": {"years": 7}, "city": "Rome", "size": 1})"); }), "r: record 1: 'age'");
+  EXPECT_HAS(refusal(ErrorKind::data, [] { from_json(R"({"age": "old", "city": "Rome", "size": 1})"); }),
+             "record 1: column 'age': this is no number");
+  EXPECT_HAS(refusal(ErrorKind::data, [] { from_json("7"); }), "these are no records");
 }
 
 TEST(Table, CountsUnknownCategoriesByColumn) {
@@ -141,7 +131,7 @@ TEST(Table, WithoutNamesColumnsGoByPosition) {
       R"({"type": "csv", "fitted": {"columns": [{"name": "c1", "mean": 0}, {"name": "c2", "mean": 0}], "target": {"name": "c0"}}})";
   EXPECT_EQ(row(*from_csv("5,6,7\n", TableUse::records, fitted), 0), (std::vector<float>{6, 7, 0})) << "as in the training table";
   EXPECT_EQ(row(*from_csv("6,7\n", TableUse::records, fitted), 0), (std::vector<float>{6, 7, 0})) << "just what the network reads";
-  EXPECT_HAS(refusal([&] { from_csv("6\n", TableUse::records, fitted); }), "2 columns are missing: 'c1', 'c2'");
+  EXPECT_HAS(refusal(ErrorKind::data, [&] { from_csv("6\n", TableUse::records, fitted); }), "2 columns are missing: 'c1', 'c2'");
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ std::string all_text(const Frame& frame) {
   return text;
 }
 
-void write(const std::string& path, bool lists, int64_t shard_rows = 0) {
+void write_rows(const std::string& path, bool lists, int64_t shard_rows = 0) {
   const auto writer = write_table(path, shard_rows);
   writer->add(some_rows(0, 700, lists));
   writer->add(some_rows(700, 300, lists));
@@ -64,7 +64,7 @@ Frame all(const std::string& path) { return TableFile(path, {}).all(); }
 
 TEST(TableWriters, ParquetIsReadAgain) {
   const TemporaryFolder folder;
-  write(folder / "t.parquet", true);
+  write_rows(folder / "t.parquet", true);
   const Frame expected = some_rows(0, 1000, true), frame = all(folder / "t.parquet");
   ASSERT_EQ(frame.rows, 1000);
   ASSERT_EQ(frame.columns.size(), expected.columns.size());
@@ -91,19 +91,19 @@ TEST(TableWriters, ParquetHasSeveralRowGroups) {
 
 TEST(TableWriters, CompressedTextIsReadAgain) {
   const TemporaryFolder folder;
-  write(folder / "t.csv", false);
+  write_rows(folder / "t.csv", false);
   for (const char* name : {"t.csv.gz", "t.csv.zst"}) {
-    write(folder / name, false);
+    write_rows(folder / name, false);
     EXPECT_EQ(all_text(all(folder / name)), all_text(all(folder / "t.csv"))) << name;
     EXPECT_LT(read_file(folder / name).size(), read_file(folder / "t.csv").size() / 2);
   }
-  write(folder / "t.jsonl.gz", true);
+  write_rows(folder / "t.jsonl.gz", true);
   EXPECT_EQ(all(folder / "t.jsonl.gz").rows, 1000);
 }
 
 TEST(TableWriters, ShardsHaveTheirRows) {
   const TemporaryFolder folder;
-  write(folder / "t.parquet", true, 400);
+  write_rows(folder / "t.parquet", true, 400);
   Frame whole = all(folder / "t-00000.parquet");
   EXPECT_EQ(whole.rows, 400);
   for (const char* name : {"t-00001.parquet", "t-00002.parquet"}) whole.append(all(folder / name));

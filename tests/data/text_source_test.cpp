@@ -38,7 +38,7 @@ struct Window {
   std::vector<int64_t> x, y;
 };
 
-Window read(const DataSource& source, int64_t index) {
+Window read_window(const DataSource& source, int64_t index) {
   Window window;
   std::vector<std::byte*> slots;
   for (const Field& field : source.fields()) {
@@ -51,7 +51,7 @@ Window read(const DataSource& source, int64_t index) {
 }
 
 // By the names of a source that has them.
-std::string text(const std::vector<int64_t>& numbers, const DataSource& named) {
+std::string joined_text(const std::vector<int64_t>& numbers, const DataSource& named) {
   std::string all;
   for (const int64_t number : numbers) all += named.fields()[1].class_names[static_cast<size_t>(number)];
   return all;
@@ -67,11 +67,11 @@ TEST_F(TextSource, TakesAWindowAtEveryStride) {
   EXPECT_EQ(source->fields()[0].dtype, Dtype::i64);
   EXPECT_EQ(source->fields()[0].shape, (Shape{4}));
   EXPECT_EQ(source->fields()[1].classes, 10);
-  EXPECT_EQ(text(read(*source, 0).x, *source) + "|" + text(read(*source, 0).y, *source), "hell|o");
-  EXPECT_EQ(text(read(*source, 6).x, *source) + "|" + text(read(*source, 6).y, *source), "wörl|d");
+  EXPECT_EQ(joined_text(read_window(*source, 0).x, *source) + "|" + joined_text(read_window(*source, 0).y, *source), "hell|o");
+  EXPECT_EQ(joined_text(read_window(*source, 6).x, *source) + "|" + joined_text(read_window(*source, 6).y, *source), "wörl|d");
   const SourcePtr sparse = open(R"("file":"t.txt","context":4,"stride":3)");
   ASSERT_EQ(sparse->size(), 3);
-  EXPECT_EQ(read(*sparse, 2).x, read(*source, 6).x);
+  EXPECT_EQ(read_window(*sparse, 2).x, read_window(*source, 6).x);
 }
 
 TEST_F(TextSource, TargetsEveryPositionOrNone) {
@@ -81,11 +81,11 @@ TEST_F(TextSource, TargetsEveryPositionOrNone) {
   ASSERT_EQ(every->size(), 3);
   EXPECT_EQ(every->fields()[1].shape, (Shape{3}));
   EXPECT_EQ(every->fields()[1].classes, 0) << "not one label";
-  EXPECT_EQ(text(read(*every, 1).x, *next) + "|" + text(read(*every, 1).y, *next), "bcd|cde");
+  EXPECT_EQ(joined_text(read_window(*every, 1).x, *next) + "|" + joined_text(read_window(*every, 1).y, *next), "bcd|cde");
   const SourcePtr none = open(R"("file":"t.txt","context":3,"targets":"none")");
   ASSERT_EQ(none->size(), 4) << "what follows the last is not known, and not needed";
   EXPECT_EQ(none->fields().size(), 1u);
-  EXPECT_EQ(text(read(*none, 3).x, *next), "def");
+  EXPECT_EQ(joined_text(read_window(*none, 3).x, *next), "def");
 }
 
 // Every number of the vocabulary in 8, 16 and 32 bits.
@@ -98,8 +98,8 @@ TEST_F(TextSource, KeepsNumbersOfAnyWidth) {
     ASSERT_EQ(source->fields()[1].classes, count + 1);
     for (const int i : {0, 1, 199, count / 2, count - 2}) {
       if (i >= count - 1) continue;
-      EXPECT_EQ(text(read(*source, i).x, *source), "w" + std::to_string(i));
-      EXPECT_EQ(text(read(*source, i).y, *source), "w" + std::to_string(i + 1));
+      EXPECT_EQ(joined_text(read_window(*source, i).x, *source), "w" + std::to_string(i));
+      EXPECT_EQ(joined_text(read_window(*source, i).y, *source), "w" + std::to_string(i + 1));
     }
   }
 }
@@ -115,7 +115,7 @@ TEST_F(TextSource, PartsShareNothing) {
   for (const char* part : {"train", "validation", "test"}) {
     const SourcePtr source = open(common + R"(,"parts":{"train":0.613,"validation":0.171,"test":0.216},"part":")" + part +
                                   R"(","fitted":)" + named->traits().fitted.dump());
-    for (int64_t i = 0; i < source->size(); ++i) seen.insert(text(read(*source, i).x, *named));
+    for (int64_t i = 0; i < source->size(); ++i) seen.insert(joined_text(read_window(*source, i).x, *named));
   }
   EXPECT_EQ(seen.erase("é"), 200u);
   EXPECT_EQ(seen.size(), 997u);
@@ -150,17 +150,17 @@ TEST_F(TextSource, IsReadByTheTrainingPartsVocabulary) {
   const SourcePtr train = open(common), test = open(common + R"(,"part":"test")");
   EXPECT_EQ(train->fields()[1].class_names, (std::vector<std::string>{"<unknown>", "a", "b", "c"}));
   EXPECT_EQ(test->fields()[1].class_names, train->fields()[1].class_names) << "also where it is not handed over";
-  EXPECT_EQ(read(*test, 0).x, (Numbers{0, 0}));
+  EXPECT_EQ(read_window(*test, 0).x, (Numbers{0, 0}));
   EXPECT_EQ(test->traits().fitted, train->traits().fitted);
 
   write("other.txt", "abcxa");
   const Json fitted = Json::parse(train->traits().fitted.dump(), "t");
   const SourcePtr other = open_json(with_fitted(Json::parse(R"({"type":"text","file":"other.txt"})", "t"), fitted));
   ASSERT_EQ(other->size(), 3) << "the context is the model's";
-  EXPECT_EQ(read(*other, 2).x, (Numbers{3, 0}));
-  EXPECT_EQ(read(*other, 2).y, (Numbers{1}));
+  EXPECT_EQ(read_window(*other, 2).x, (Numbers{3, 0}));
+  EXPECT_EQ(read_window(*other, 2).y, (Numbers{1}));
   const Json nested = Json::parse(R"({"type":"take","count":2,"source":{"type":"text","file":"other.txt"}})", "t");
-  EXPECT_EQ(read(*open_json(with_fitted(nested, fitted)), 1).x, (Numbers{2, 3}));
+  EXPECT_EQ(read_window(*open_json(with_fitted(nested, fitted)), 1).x, (Numbers{2, 3}));
 
   EXPECT_REFUSED(R"("file":"other.txt","unit":"word","fitted":)" + fitted.dump(), "not what the vocabulary was fitted with");
   EXPECT_REFUSED(R"("file":"other.txt","lowercase":true,"fitted":)" + fitted.dump(), "not what the vocabulary was fitted with");
@@ -186,8 +186,8 @@ TEST_F(TextSource, SeveralFilesAreOneTextWhoseWindowsStayInside) {
   write_file(folder_ / "c.txt.gz", gzip(as_bytes("efgh")));
   const SourcePtr source = open(R"("file":["a.txt","b.txt","c.txt.gz"],"context":2)");
   ASSERT_EQ(source->size(), 4);
-  EXPECT_EQ(text(read(*source, 1).x, *source) + text(read(*source, 1).y, *source), "bcd");
-  EXPECT_EQ(text(read(*source, 2).x, *source) + text(read(*source, 2).y, *source), "efg");
+  EXPECT_EQ(joined_text(read_window(*source, 1).x, *source) + joined_text(read_window(*source, 1).y, *source), "bcd");
+  EXPECT_EQ(joined_text(read_window(*source, 2).x, *source) + joined_text(read_window(*source, 2).y, *source), "efg");
   EXPECT_NE(source->traits().description.find("2 more"), std::string::npos) << source->traits().description;
   const SourcePtr last = open(R"("file":["a.txt","c.txt"],"context":2,"parts":{"train":0.6,"test":0.4},"part":"test")");
   EXPECT_EQ(last->size(), 2) << "all of the second file";
@@ -220,10 +220,11 @@ TEST_F(TextSource, ReadsShakespeare) {
   const SourcePtr characters = open(file + R"("context":12,"parts":{"train":0.9,"test":0.1})");
   EXPECT_EQ(characters->size(), 1003855 - 12);
   EXPECT_EQ(characters->fields()[1].classes, 66);
-  EXPECT_EQ(text(read(*characters, 0).x, *characters) + text(read(*characters, 0).y, *characters), "First Citizen");
+  EXPECT_EQ(joined_text(read_window(*characters, 0).x, *characters) + joined_text(read_window(*characters, 0).y, *characters),
+            "First Citizen");
   const SourcePtr words = open(file + R"("context":5,"unit":"word","lowercase":true,"max_vocabulary":2000)");
   EXPECT_EQ(words->fields()[1].classes, 2000);
-  EXPECT_EQ(words->fields()[1].class_names[read(*words, 0).x[0]], "first");
+  EXPECT_EQ(words->fields()[1].class_names[read_window(*words, 0).x[0]], "first");
 }
 
 constexpr const char* kTokens = R"({"model":{"type":"WordPiece","vocab":{"[UNK]":0,"one":1,"two":2,"##s":3,",":4},"unk_token":"[UNK]"},
@@ -234,17 +235,17 @@ TEST_F(TextSource, TokensAreThoseOfTheTokenizersFile) {
   write("tokenizer.json", kTokens);
   const SourcePtr source = open(R"("file":"t.txt","tokenizer":"tokenizer.json","context":3)");
   ASSERT_EQ(source->size(), 4);
-  EXPECT_EQ(read(*source, 0).x, (Numbers{1, 4, 2}));
-  EXPECT_EQ(read(*source, 0).y, (Numbers{3}));
-  EXPECT_EQ(read(*source, 3).x, (Numbers{3, 1, 2}));
-  EXPECT_EQ(read(*source, 3).y, (Numbers{0}));
+  EXPECT_EQ(read_window(*source, 0).x, (Numbers{1, 4, 2}));
+  EXPECT_EQ(read_window(*source, 0).y, (Numbers{3}));
+  EXPECT_EQ(read_window(*source, 3).x, (Numbers{3, 1, 2}));
+  EXPECT_EQ(read_window(*source, 3).y, (Numbers{0}));
   EXPECT_EQ(source->fields()[1].class_names, (std::vector<std::string>{"[UNK]", "one", "two", "##s", ","}));
   // The vocabulary that is stored with a model reads other texts without the file.
   std::filesystem::remove(folder_ / "tokenizer.json");
   write("other.txt", "two, one two");
   Json other = Json::parse(R"({"type":"text","file":"other.txt","tokenizer":"tokenizer.json"})", "test");
   other.set("fitted", source->traits().fitted);
-  EXPECT_EQ(read(*open_json(other), 0).x, (Numbers{2, 4, 1}));
+  EXPECT_EQ(read_window(*open_json(other), 0).x, (Numbers{2, 4, 1}));
 }
 
 TEST_F(TextSource, TokenizersAreRefusedWhereTheyDoNotFit) {

@@ -14,21 +14,21 @@
 namespace perigee {
 namespace {
 
-GenerateOptions greedy(const std::string& prompt, int64_t tokens) {
+GenerateOptions greedily(const std::string& prompt, int64_t tokens) {
   return {.prompt = prompt, .tokens = tokens, .sampling = {.temperature = 0}};
 }
 
 TEST(Generation, GoesOnAsTheTextDoes) {
   SmallText small;
-  EXPECT_EQ(small.generate(greedy("one, ", 12)), "two, three; ");
-  EXPECT_EQ(small.generate(greedy("three; one, two, three; ", 9)), "one, two,") << "a prompt longer than the window";
+  EXPECT_EQ(small.generate(greedily("one, ", 12)), "two, three; ");
+  EXPECT_EQ(small.generate(greedily("three; one, two, three; ", 9)), "one, two,") << "a prompt longer than the window";
   EXPECT_EQ(small.generate({.prompt = "one, ", .tokens = 12, .beams = 3}), "two, three; ");
-  EXPECT_EQ(small.generate(greedy("w", 1)).size(), 1u) << "a prompt shorter than the window";
+  EXPECT_EQ(small.generate(greedily("w", 1)).size(), 1u) << "a prompt shorter than the window";
 }
 
 TEST(Generation, WordsAreTokensToo) {
   SmallText small(R"([{"type": "embedding", "size": 6, "out": 6}, "flatten", {"type": "dense", "out": 6}])", "next", R"(, "unit": "word")");
-  EXPECT_EQ(small.generate(greedy("one, two,", 5)), " three; one, two");
+  EXPECT_EQ(small.generate(greedily("one, two,", 5)), " three; one, two");
 }
 
 // "é" is two tokens of one byte each: it comes out as a whole.
@@ -41,7 +41,7 @@ TEST(Generation, TokensOfBytesBecomeCharacters) {
   SmallText small(R"([{"type": "embedding", "size": 5, "out": 6}, "flatten", {"type": "dense", "out": 5}])", "next",
                   R"(, "tokenizer": ")" + (folder / "tokenizer.json") + "\"", text);
   std::vector<std::string> pieces;
-  EXPECT_EQ(small.generate(greedy("a\xC3\xA9 a\xC3\xA9 a", 5), &pieces), "\xC3\xA9 a\xC3\xA9");
+  EXPECT_EQ(small.generate(greedily("a\xC3\xA9 a\xC3\xA9 a", 5), &pieces), "\xC3\xA9 a\xC3\xA9");
   for (const std::string& piece : pieces) EXPECT_NE(utf8_length(piece, 0), 0u) << piece;
 }
 
@@ -50,7 +50,7 @@ TEST(Generation, EveryPositionIsForetold) {
   SmallText small(R"([{"type": "embedding", "size": 14, "out": 6},
     {"type": "conv1d", "out": 32, "kernel": 4, "padding": "causal", "activation": "tanh"}, {"type": "conv1d", "out": 14, "kernel": 1}])",
                   "every");
-  EXPECT_EQ(small.generate(greedy("one, ", 12)), "two, three; ");
+  EXPECT_EQ(small.generate(greedily("one, ", 12)), "two, three; ");
   EXPECT_EQ(small.generate({.prompt = "one, ", .tokens = 12, .beams = 3}), "two, three; ");
 }
 
@@ -60,7 +60,7 @@ constexpr const char* kRecurrent = R"([{"type": "embedding", "size": 14, "out": 
 // The state is that of the text so far, so that each unit is read once.
 TEST(Generation, ARecurrentModelReadsEachUnitOnce) {
   SmallText small(kRecurrent, "every", R"(, "streams": 32)");
-  EXPECT_EQ(small.generate(greedy("one, ", 40)), "two, three; one, two, three; one, two, t");
+  EXPECT_EQ(small.generate(greedily("one, ", 40)), "two, three; one, two, three; one, two, t");
   EXPECT_EQ(small.generate({.prompt = "one, ", .tokens = 12, .beams = 3}), "two, three; ");
   const TextModel text(small.model(), small.job(), small.fitted());
   for (const int rows : {1, 3}) {
@@ -92,8 +92,8 @@ TEST(Generation, AttentionReadsAWindowOnce) {
   SmallText small(R"([{"type": "embedding", "size": 14, "out": 8}, "positions", {"type": "transformer", "heads": 2, "causal": true},
     {"type": "dense", "out": 14, "over": "steps"}])",
                   "every");
-  EXPECT_EQ(small.generate(greedy("one, ", 40)), "two, three; one, two, three; one, two, t");
-  EXPECT_EQ(small.generate(greedy("w", 6)), "o, thr");
+  EXPECT_EQ(small.generate(greedily("one, ", 40)), "two, three; one, two, three; one, two, t");
+  EXPECT_EQ(small.generate(greedily("w", 6)), "o, thr");
   EXPECT_EQ(small.generate({.prompt = "one, ", .tokens = 12, .beams = 3}), "two, three; ");
   const TextModel text(small.model(), small.job(), small.fitted());
   for (const int rows : {1, 3})
@@ -127,21 +127,21 @@ TEST(Generation, WhatNeedsOtherStepsComputesTheWindowAgain) {
                   "every");
   const TextModel text(small.model(), small.job(), small.fitted());
   EXPECT_NE(dynamic_cast<WindowScores*>(scores_of(small.model(), text, 1).get()), nullptr);
-  EXPECT_EQ(small.generate(greedy("one, ", 12)), "two, three; ");
+  EXPECT_EQ(small.generate(greedily("one, ", 12)), "two, three; ");
 }
 
 TEST(Generation, PiecesAreTheText) {
   SmallText small;
   std::vector<std::string> pieces;
-  const std::string text = small.generate(greedy("one, ", 9), &pieces);
+  const std::string text = small.generate(greedily("one, ", 9), &pieces);
   EXPECT_EQ(pieces.size(), 9u) << "each character as it is made";
-  GenerateOptions options = greedy("one, ", 40);
+  GenerateOptions options = greedily("one, ", 40);
   options.stop = {"ree; ", "zzz"};
   pieces.clear();
   EXPECT_EQ(small.generate(options, &pieces), "two, th");
   for (const std::string& piece : pieces) EXPECT_EQ(piece.find("ree"), std::string::npos) << "what may begin a stop text is held back";
   options.stop = {"ree; x"};
-  EXPECT_EQ(small.generate(options), small.generate(greedy("one, ", 40))) << "what only began like it comes out whole";
+  EXPECT_EQ(small.generate(options), small.generate(greedily("one, ", 40))) << "what only began like it comes out whole";
   Generation generation(small.model(), small.job(), small.fitted(),
                         {.prompt = "one, ", .tokens = 40, .sampling = {.temperature = 0}, .stop = {";"}}, "test: ");
   while (generation.next()) {}
@@ -161,7 +161,7 @@ TEST(Generation, TheSeedMakesTheText) {
 TEST(Generation, ACopyHasTheNumbersOfItsTime) {
   SmallText small;
   const std::unique_ptr<Model> copy = copy_of(small.model());
-  const GenerateOptions options = greedy("one, ", 12);
+  const GenerateOptions options = greedily("one, ", 12);
   std::memset(small.model().params().block(), 0, small.model().params().block_bytes());
   Generation generation(*copy, small.job(), small.fitted(), options, "test: ");
   std::string text;
@@ -172,7 +172,7 @@ TEST(Generation, ACopyHasTheNumbersOfItsTime) {
 TEST(Generation, SaysWhatIsWrong) {
   SmallText small;
   const auto of_prompt = [&](ErrorKind kind, const std::string& prompt) {
-    return refusal(kind, [&] { small.generate(greedy(prompt, 5)); });
+    return refusal(kind, [&] { small.generate(greedily(prompt, 5)); });
   };
   const std::string unknown = of_prompt(ErrorKind::data, "one Z");
   EXPECT_HAS(unknown, "test: prompt: byte 4");

@@ -13,11 +13,11 @@ namespace {
 
 using Row = std::vector<double>;
 
-Row scores_of(int row) { return {std::begin(reference::kScores[row]), std::end(reference::kScores[row])}; }
+Row reference_row(int row) { return {std::begin(reference::kScores[row]), std::end(reference::kScores[row])}; }
 std::vector<int64_t> previous_of(int row) { return {std::begin(reference::kPreviousUnits[row]), std::end(reference::kPreviousUnits[row])}; }
 
 Row filtered(const SamplingOptions& options, int row) {
-  Row scores = scores_of(row);
+  Row scores = reference_row(row);
   Sampler(options).filter(scores, previous_of(row));
   return scores;
 }
@@ -74,7 +74,7 @@ TEST(Sampler, ForbidsSequencesThatWereThere) {
 // The filters apply in one order: top_p of what top_k left, of what the temperature made.
 TEST(Sampler, FiltersFollowEachOther) {
   for (int row = 0; row < reference::kRows; ++row) {
-    Row expected = scores_of(row);
+    Row expected = reference_row(row);
     for (const SamplingOptions& one : {SamplingOptions{.repetition_penalty = 1.3}, SamplingOptions{.temperature = 2},
                                        SamplingOptions{.top_k = 6}, SamplingOptions{.top_p = 0.7}, SamplingOptions{.min_p = 0.3}})
       Sampler(one).filter(expected, previous_of(row));

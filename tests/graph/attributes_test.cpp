@@ -13,7 +13,7 @@ namespace perigee {
 namespace {
 
 // The Error of applying the case's op with these attributes; empty when there is none.
-std::string refusal(const OpCase& c, const Json& attrs) {
+std::string attribute_refusal(const OpCase& c, const Json& attrs) {
   Graph graph;
   std::vector<Value> inputs;
   for (size_t i = 0; i < c.inputs.size(); ++i)
@@ -66,13 +66,13 @@ TEST(Attributes, AreDescribed) {
 
 TEST(Attributes, UnknownOnesAreRefusedWithTheNearestName) {
   for (const OpCase& c : all_cases(1)) {
-    ASSERT_EQ(refusal(c, c.attrs), "") << c.text();
+    ASSERT_EQ(attribute_refusal(c, c.attrs), "") << c.text();
     if (op_named(c.op).attributes.open) continue;
-    EXPECT_NE(refusal(c, with(c, "no_such_attribute", 1)).find("unknown key 'no_such_attribute'"), std::string::npos) << c.text();
-    EXPECT_NE(refusal(c, with(c, "type", 1)).find("unknown key 'type'"), std::string::npos) << c.text();
+    EXPECT_NE(attribute_refusal(c, with(c, "no_such_attribute", 1)).find("unknown key 'no_such_attribute'"), std::string::npos) << c.text();
+    EXPECT_NE(attribute_refusal(c, with(c, "type", 1)).find("unknown key 'type'"), std::string::npos) << c.text();
   }
   const OpCase softmax{.op = "softmax", .inputs = {real({2, 3})}};
-  const std::string error = refusal(softmax, with(softmax, "axs", 1));
+  const std::string error = attribute_refusal(softmax, with(softmax, "axs", 1));
   EXPECT_NE(error.find("op 'softmax'"), std::string::npos) << error;
   EXPECT_NE(error.find("'axis'"), std::string::npos) << error;
 }
@@ -82,16 +82,18 @@ TEST(Attributes, TypesRangesAndChoicesAreChecked) {
     for (const Option& option : op_named(c.op).attributes.options) {
       const std::string name = std::string("'") + option.name + "'";
       if (option.type->values != takes::anything) {
-        EXPECT_NE(refusal(c, with(c, option.name, Json(Json::Object{{"a", 1}}))).find(name + " has the wrong type"), std::string::npos)
+        EXPECT_NE(attribute_refusal(c, with(c, option.name, Json(Json::Object{{"a", 1}}))).find(name + " has the wrong type"),
+                  std::string::npos)
             << c.text() << " " << name;
       }
       if (*option.choices) {
-        EXPECT_NE(refusal(c, with(c, option.name, "no such choice")).find(name + " has an unknown value"), std::string::npos) << name;
+        EXPECT_NE(attribute_refusal(c, with(c, option.name, "no such choice")).find(name + " has an unknown value"), std::string::npos)
+            << name;
       }
       if (option.range.low > -1e300) {
         const Json below(static_cast<int64_t>(option.range.low) - 1);
         const bool list = option.type->values == takes::list;
-        EXPECT_NE(refusal(c, with(c, option.name, list ? Json(Json::Array{below}) : below)).find(name + " is out of range"),
+        EXPECT_NE(attribute_refusal(c, with(c, option.name, list ? Json(Json::Array{below}) : below)).find(name + " is out of range"),
                   std::string::npos)
             << c.text() << " " << name;
       }

@@ -15,7 +15,7 @@
 namespace perigee {
 namespace {
 
-using Leaves = std::map<std::string, Tensor>;
+using ScanLeaves = std::map<std::string, Tensor>;
 
 struct Options {
   int64_t examples = 3, length = 7;
@@ -44,10 +44,10 @@ Value recurrent_loss(Graph& graph, const Options& options) {
   return reshape(all, Shape{options.examples});
 }
 
-Leaves random_leaves(const Graph& graph) {
+ScanLeaves scan_leaves(const Graph& graph) {
   std::mt19937_64 random(7);
   std::normal_distribution<double> normal(0, 0.5);
-  Leaves leaves;
+  ScanLeaves leaves;
   for (const char* name : {"x", "context", "w", "u", "h0"})
     for (const Leaf& leaf : graph.leaves())
       if (leaf.name == name) {
@@ -66,7 +66,7 @@ std::vector<Value> parameters_of(Graph& graph) {
   return targets;
 }
 
-void add_gradients(Graph& graph, Value loss, const std::string& prefix) {
+void add_scan_gradients(Graph& graph, Value loss, const std::string& prefix) {
   const std::vector<Value> targets = parameters_of(graph);
   const std::vector<Value> flows = gradients(graph, loss, ones_like(loss), targets);
   for (size_t i = 0; i < targets.size(); ++i) {
@@ -87,7 +87,7 @@ Value squares_of_gradients(Graph& graph, Value loss) {
   return sum;
 }
 
-std::map<std::string, Tensor> run_plan(const Graph& graph, Leaves leaves, Backend backend) {
+std::map<std::string, Tensor> run_scan(const Graph& graph, ScanLeaves leaves, Backend backend) {
   PlanOptions options{.backend = backend};
   for (const NamedValue& output : graph.outputs()) options.external_outputs.push_back(output.name);
   const auto plan = Plan::compile(graph, options);
@@ -118,7 +118,7 @@ void expect_same(const std::map<std::string, Tensor>& got, const std::map<std::s
           << name << " " << i;
 }
 
-std::map<std::string, Tensor> interpreted(const Graph& graph, const Leaves& leaves) {
+std::map<std::string, Tensor> interpreted(const Graph& graph, const ScanLeaves& leaves) {
   Interpreter interpreter(graph);
   interpreter.run(leaves);
   std::map<std::string, Tensor> results;
@@ -133,25 +133,25 @@ TEST_P(Scan, AgreesWithItsStepsWrittenOut) {
   Graph graph;
   const Value loss = recurrent_loss(graph, GetParam());
   graph.output("loss", loss);
-  const Leaves leaves = random_leaves(graph);
+  const ScanLeaves leaves = scan_leaves(graph);
   Graph written_out = unroll_scans(graph);
   for (const Node& node : written_out.nodes()) ASSERT_FALSE(node.op->loop);
-  add_gradients(written_out, Value(&written_out, written_out.outputs()[0].value), "grad");
-  add_gradients(graph, loss, "grad");
+  add_scan_gradients(written_out, Value(&written_out, written_out.outputs()[0].value), "grad");
+  add_scan_gradients(graph, loss, "grad");
   const auto expected = interpreted(written_out, leaves);
-  for (const Backend backend : {Backend::ref, Backend::cpu}) expect_same(run_plan(fuse_backward(graph), leaves, backend), expected, 1e-12);
+  for (const Backend backend : {Backend::ref, Backend::cpu}) expect_same(run_scan(fuse_backward(graph), leaves, backend), expected, 1e-12);
 }
 
 TEST_P(Scan, CanBeDifferentiatedTwice) {
   Graph graph;
   const Value loss = recurrent_loss(graph, GetParam());
   graph.output("loss", loss);
-  const Leaves leaves = random_leaves(graph);
+  const ScanLeaves leaves = scan_leaves(graph);
   Graph written_out = unroll_scans(graph);
-  add_gradients(graph, squares_of_gradients(graph, loss), "second");
+  add_scan_gradients(graph, squares_of_gradients(graph, loss), "second");
   const Value same = Value(&written_out, written_out.outputs()[0].value);
-  add_gradients(written_out, squares_of_gradients(written_out, same), "second");
-  expect_same(run_plan(fuse_backward(graph), leaves, Backend::cpu), interpreted(written_out, leaves), 1e-11);
+  add_scan_gradients(written_out, squares_of_gradients(written_out, same), "second");
+  expect_same(run_scan(fuse_backward(graph), leaves, Backend::cpu), interpreted(written_out, leaves), 1e-11);
 }
 
 INSTANTIATE_TEST_SUITE_P(Loops, Scan,
@@ -170,7 +170,7 @@ TEST(ScanDraws, AreThoseOfOneDrawOfAllSteps) {
     const Value drawn = drawn_like(body.carries()[0]);
     graph.output("drawn", body.finish({.carries = {body.carries()[0] + drawn}, .results = {drawn}}).results[0]);
     graph.output("expected", drawn_like(all));
-    const auto results = interpreted(unroll_scans(graph), random_leaves(graph));
+    const auto results = interpreted(unroll_scans(graph), scan_leaves(graph));
     const double *got = results.at("drawn").data<double>(), *expected = results.at("expected").data<double>();
     for (int i = 0; i < 60; ++i) EXPECT_EQ(got[i], expected[i]) << i;
     EXPECT_NE(got[0], got[4]) << "of two steps";
@@ -181,7 +181,7 @@ TEST(ScanPlan, KeptStepsAreNotComputedAgain) {
   const auto flops = [](bool keep) {
     Graph graph;
     const Value loss = recurrent_loss(graph, {.examples = 16, .length = 64, .keep = keep});
-    add_gradients(graph, loss, "grad");
+    add_scan_gradients(graph, loss, "grad");
     return Plan::compile(fuse_backward(graph), {})->flops();
   };
   EXPECT_LT(flops(true), 0.85 * flops(false));
@@ -216,7 +216,7 @@ TEST(ScanPlan, DoesNotGrowWithTheSteps) {
   const auto steps = [](int64_t length) {
     Graph graph;
     const Value loss = recurrent_loss(graph, {.length = length});
-    add_gradients(graph, loss, "grad");
+    add_scan_gradients(graph, loss, "grad");
     return Plan::compile(fuse_backward(graph), {})->steps().size();
   };
   EXPECT_EQ(steps(5), steps(500));
@@ -226,14 +226,14 @@ TEST(ScanPlan, RecomputedSegmentsKeepLessMemory) {
   const auto bytes = [](int64_t recompute) {
     Graph graph;
     const Value loss = recurrent_loss(graph, {.examples = 16, .length = 1024, .recompute = recompute});
-    add_gradients(graph, loss, "grad");
+    add_scan_gradients(graph, loss, "grad");
     return Plan::compile(fuse_backward(graph), {})->arena_bytes();
   };
   const size_t carried = 1024 * 16 * (4 + 4) * sizeof(double);
   EXPECT_LT(bytes(32) + carried * 8 / 10, bytes(0));
 }
 
-std::string refusal(const std::function<ScanStep(ScanBody&)>& step, ScanOperands operands, Graph& graph) {
+std::string scan_refusal(const std::function<ScanStep(ScanBody&)>& step, ScanOperands operands, Graph& graph) {
   try {
     ScanBody body(graph, operands);
     body.finish(step(body));
@@ -249,26 +249,26 @@ TEST(ScanRefusal, SaysWhatDoesNotFit) {
   const Value h = graph.input("h", f64({2, 3})), w = graph.parameter("w", f64({3}));
   const auto same = [](ScanBody& body) { return ScanStep{.carries = body.carries()}; };
   const auto contains = [](const std::string& text, const char* part) { EXPECT_NE(text.find(part), std::string::npos) << text; };
-  contains(refusal(same, {.carries = {h}, .steps = {flat}}, graph), "a sequence has no steps");
-  contains(refusal(same, {.carries = {h}, .steps = {x, y}}, graph), "sequences of different lengths");
-  contains(refusal(same, {.carries = {h}}, graph), "expected a sequence, or how many steps there are");
-  contains(refusal(same, {.carries = {w}, .length = 4}, graph), "expected a sequence, or a first carried value, of each example");
-  contains(refusal([](ScanBody& body) { return ScanStep{.carries = {reduce_sum(body.carries()[0], {1})}}; }, {.carries = {h}, .steps = {x}},
-                   graph),
+  contains(scan_refusal(same, {.carries = {h}, .steps = {flat}}, graph), "a sequence has no steps");
+  contains(scan_refusal(same, {.carries = {h}, .steps = {x, y}}, graph), "sequences of different lengths");
+  contains(scan_refusal(same, {.carries = {h}}, graph), "expected a sequence, or how many steps there are");
+  contains(scan_refusal(same, {.carries = {w}, .length = 4}, graph), "expected a sequence, or a first carried value, of each example");
+  contains(scan_refusal([](ScanBody& body) { return ScanStep{.carries = {reduce_sum(body.carries()[0], {1})}}; },
+                        {.carries = {h}, .steps = {x}}, graph),
            "what the step carries on has another type than what it was given");
-  contains(refusal([](ScanBody&) { return ScanStep{}; }, {.carries = {h}, .steps = {x}}, graph),
+  contains(scan_refusal([](ScanBody&) { return ScanStep{}; }, {.carries = {h}, .steps = {x}}, graph),
            "the step carries on another number of values");
-  contains(refusal([&](ScanBody& body) { return ScanStep{.carries = body.carries(), .results = {body.outside(w)}}; },
-                   {.carries = {h}, .steps = {x}}, graph),
+  contains(scan_refusal([&](ScanBody& body) { return ScanStep{.carries = body.carries(), .results = {body.outside(w)}}; },
+                        {.carries = {h}, .steps = {x}}, graph),
            "a result of the step does not depend on the examples");
-  contains(refusal(
+  contains(scan_refusal(
                [](ScanBody& body) {
                  const Json options(Json::Object{{"per", "step"}, {"mean", 0}, {"stddev", 1}});
                  return ScanStep{.carries = {body.graph().apply("random_normal", {body.carries()[0]}, options)}};
                },
                {.carries = {h}, .steps = {x}}, graph),
            "draw numbers, or normalise, before the loop and read the result step by step");
-  EXPECT_EQ(refusal(same, {.carries = {h}, .length = 4}, graph), "no error");
+  EXPECT_EQ(scan_refusal(same, {.carries = {h}, .length = 4}, graph), "no error");
 }
 
 TEST(ScanRefusal, OfWhatIsTooLongToBeWrittenOut) {

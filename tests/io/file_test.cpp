@@ -13,20 +13,11 @@
 #include "src/io/http.h"
 #include "src/io/idx.h"
 #include "src/io/lines.h"
+#include "tests/core/refusal.h"
 #include "tests/io/temporary.h"
 
 namespace perigee {
 namespace {
-
-template <class Act>
-std::string refusal(Act act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 Bytes bytes_of(std::string_view text) { return {as_bytes(text).begin(), as_bytes(text).end()}; }
 

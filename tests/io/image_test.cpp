@@ -34,7 +34,7 @@ Picture decoded(std::span<const std::byte> bytes, int64_t channels = 3) {
   return image;
 }
 
-std::string refusal(std::span<const std::byte> bytes, int64_t channels = 3) {
+std::string image_refusal(std::span<const std::byte> bytes, int64_t channels = 3) {
   try {
     decoded(bytes, channels);
   } catch (const Error& error) {
@@ -194,7 +194,7 @@ TEST(Images, FirstFrameOfAGif) {
     int64_t sum = 0;
     for (size_t i = 0; i < size; ++i) sum += std::to_integer<int64_t>(image.pixels[i]) * static_cast<int64_t>(i % 251 + 1);
     EXPECT_EQ(sum, expected);
-    for (size_t n = 0; n + 3 < file.size(); ++n) EXPECT_NE(refusal(std::span(file).first(n)), "accepted") << n;
+    for (size_t n = 0; n + 3 < file.size(); ++n) EXPECT_NE(image_refusal(std::span(file).first(n)), "accepted") << n;
   }
 }
 
@@ -239,10 +239,10 @@ TEST(Images, BmpOfEveryKind) {
   const std::string file = bmp_of(32, -2, 0, "", of32);
   EXPECT_EQ(red(file), "3121303120");
   for (size_t n = 18; n < file.size(); ++n)
-    EXPECT_NE(refusal(as_bytes(file).first(n)).find("the BMP is damaged: it is cut short"), std::string::npos) << n;
-  EXPECT_NE(refusal(as_bytes(bmp_of(8, 2, 1, four, ""))).find("run-length coded"), std::string::npos);
-  EXPECT_NE(refusal(as_bytes(bmp_of(7, 2, 0, four, ""))).find("unknown size"), std::string::npos);
-  EXPECT_NE(refusal(as_bytes(bmp_of(8, 2, 3, four, ""))).find("unknown kind"), std::string::npos);
+    EXPECT_NE(image_refusal(as_bytes(file).first(n)).find("the BMP is damaged: it is cut short"), std::string::npos) << n;
+  EXPECT_NE(image_refusal(as_bytes(bmp_of(8, 2, 1, four, ""))).find("run-length coded"), std::string::npos);
+  EXPECT_NE(image_refusal(as_bytes(bmp_of(7, 2, 0, four, ""))).find("unknown size"), std::string::npos);
+  EXPECT_NE(image_refusal(as_bytes(bmp_of(8, 2, 3, four, ""))).find("unknown kind"), std::string::npos);
 }
 
 // Where EXIF says that the first row and column are to be seen (JEITA CP-3451, tag 274).
@@ -267,29 +267,29 @@ TEST(Images, AreTurnedUprightByExif) {
       const bool* at = seen[orientation - 1];
       EXPECT_EQ(pixel(image, at[0], at[1]), pixel(stored, false, false)) << orientation;
       EXPECT_EQ(pixel(image, at[2], at[3]), pixel(stored, false, true)) << orientation;
-      for (size_t n = 0; n < 40; ++n) refusal(as_bytes(file).first(n));  // a damaged block of EXIF is no reason to crash
+      for (size_t n = 0; n < 40; ++n) image_refusal(as_bytes(file).first(n));  // a damaged block of EXIF is no reason to crash
     }
 }
 
 // A few bytes that promise much are refused before anything is allocated.
 TEST(Images, AJpegWithoutAPictureIsRefused) {
-  EXPECT_NE(refusal(as_bytes("\xff\xd8\xff\xd9 and nothing else"s)).find("test: the JPEG is damaged: "), std::string::npos);
+  EXPECT_NE(image_refusal(as_bytes("\xff\xd8\xff\xd9 and nothing else"s)).find("test: the JPEG is damaged: "), std::string::npos);
 }
 
 TEST(Images, HugeSizesAreRefused) {
   std::string gif = "GIF89a\xff\xff\xff\xff\0\0\0,\0\0\0\0\xff\xff\xff\xff\0\x08"s;
-  EXPECT_NE(refusal(as_bytes(gif)).find("65535x65535 pixels, more than can be decoded"), std::string::npos);
+  EXPECT_NE(image_refusal(as_bytes(gif)).find("65535x65535 pixels, more than can be decoded"), std::string::npos);
   std::string empty = "GIF89a\0\0\x01\0\0\0\0,\0\0\0\0\1\0\1\0\0\x08\0"s;
-  EXPECT_NE(refusal(as_bytes(empty)).find("0x1 pixels"), std::string::npos);
-  EXPECT_NE(refusal(as_bytes(bmp_of(1, 1 << 30, 0, "", ""))).find("more than can be decoded"), std::string::npos);
+  EXPECT_NE(image_refusal(as_bytes(empty)).find("0x1 pixels"), std::string::npos);
+  EXPECT_NE(image_refusal(as_bytes(bmp_of(1, 1 << 30, 0, "", ""))).find("more than can be decoded"), std::string::npos);
   const std::string webp = "RIFF\x1a\0\0\0WEBPVP8L\x0d\0\0\0\x2f\xff\xff\xff\x0f\0\0\0\0\0\0\0\0\0"s;
-  EXPECT_NE(refusal(as_bytes(webp)).find("16384x16384 pixels"), std::string::npos);
+  EXPECT_NE(image_refusal(as_bytes(webp)).find("16384x16384 pixels"), std::string::npos);
   const std::string one = "GIF89a\1\0\1\0\x80\0\0\0\0\0\xff\xff\xff"s, frame = ",\0\0\0\0\1\0\1\0\0\2"s;
-  EXPECT_NE(refusal(as_bytes(one + ";")).find("the GIF is damaged: it has no picture"), std::string::npos);
-  EXPECT_NE(refusal(as_bytes(one + frame + "\1\5\0"s)).find("the GIF is damaged: pixels are missing"), std::string::npos);
-  EXPECT_NE(refusal(as_bytes(one + frame + "\1\7\0"s)).find("the GIF is damaged: a code has no meaning"), std::string::npos);
-  EXPECT_NE(refusal(as_bytes("II*\0\x08\0\0\0\0\0"s)).find("the TIFF is damaged"), std::string::npos);
-  EXPECT_NE(refusal(as_bytes("RIFF\x1a\0\0\0WEBPVP8L\x0d\0"s)).find("the WebP is damaged"), std::string::npos);
+  EXPECT_NE(image_refusal(as_bytes(one + ";")).find("the GIF is damaged: it has no picture"), std::string::npos);
+  EXPECT_NE(image_refusal(as_bytes(one + frame + "\1\5\0"s)).find("the GIF is damaged: pixels are missing"), std::string::npos);
+  EXPECT_NE(image_refusal(as_bytes(one + frame + "\1\7\0"s)).find("the GIF is damaged: a code has no meaning"), std::string::npos);
+  EXPECT_NE(image_refusal(as_bytes("II*\0\x08\0\0\0\0\0"s)).find("the TIFF is damaged"), std::string::npos);
+  EXPECT_NE(image_refusal(as_bytes("RIFF\x1a\0\0\0WEBPVP8L\x0d\0"s)).find("the WebP is damaged"), std::string::npos);
 }
 
 TEST(ImageOracle, CutShortAnywhereIsAnError) {
@@ -297,7 +297,7 @@ TEST(ImageOracle, CutShortAnywhereIsAnError) {
   for (const char* name : {"photo.bmp", "photo.tif", "lossy.webp", "lossless.webp", "gray16.png", "restart.jpg"}) {
     const Bytes file = read_file(oracle(name));
     for (size_t n = 0; n + 40 < file.size(); n += 1 + file.size() / 150)
-      EXPECT_NE(refusal(std::span(file).first(n)), "accepted") << name << " " << n;
+      EXPECT_NE(image_refusal(std::span(file).first(n)), "accepted") << name << " " << n;
   }
 }
 

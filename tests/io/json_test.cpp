@@ -13,7 +13,7 @@ namespace {
 
 Json parse(std::string_view text) { return Json::parse(text, "test.json"); }
 
-std::string refusal(std::string_view text) {
+std::string json_refusal(std::string_view text) {
   try {
     parse(text);
   } catch (const Error& error) {
@@ -40,7 +40,7 @@ TEST(Json, KeepsTypesAndOrder) {
 TEST(Json, IntegersAreInt64) {
   EXPECT_EQ(parse("9223372036854775807").as_int(), INT64_MAX);
   EXPECT_EQ(parse("-9223372036854775808").as_int(), INT64_MIN);
-  EXPECT_NE(refusal("9223372036854775808").find("64 bits"), std::string::npos);
+  EXPECT_NE(json_refusal("9223372036854775808").find("64 bits"), std::string::npos);
 }
 
 TEST(Json, DoublesRoundTripExactly) {
@@ -64,7 +64,7 @@ TEST(Json, TellsUnderflowFromOverflow) {
   EXPECT_EQ(parse("1e-400").as_number(), 0.0);
   EXPECT_EQ(parse("0.00001e-320").as_number(), 0.0);
   EXPECT_TRUE(std::signbit(parse("-1e-999999999").as_number()));
-  for (const char* text : {"1e400", "-1e400", "0.001e999", "1e999999999", "12345e305"}) EXPECT_NE(refusal(text), "accepted") << text;
+  for (const char* text : {"1e400", "-1e400", "0.001e999", "1e999999999", "12345e305"}) EXPECT_NE(json_refusal(text), "accepted") << text;
 }
 
 TEST(Json, RefusesWhatIsNotStrict) {
@@ -93,28 +93,28 @@ TEST(Json, RefusesWhatIsNotStrict) {
                            "\"\x80\"",
                            "\"\xc0\xaf\"",
                            "\"\n\""})
-    EXPECT_NE(refusal(text), "accepted") << text;
-  EXPECT_NE(refusal(std::string_view("1\0junk", 6)), "accepted");
-  EXPECT_NE(refusal("\xef\xbb\xbf{}"), "accepted");
+    EXPECT_NE(json_refusal(text), "accepted") << text;
+  EXPECT_NE(json_refusal(std::string_view("1\0junk", 6)), "accepted");
+  EXPECT_NE(json_refusal("\xef\xbb\xbf{}"), "accepted");
 }
 
 TEST(Json, SaysWhere) {
-  EXPECT_TRUE(refusal("{\n  \"a\": 1,\n  \"b\": x\n}").starts_with("test.json:3:")) << refusal("{\n  \"a\": 1,\n  \"b\": x\n}");
+  EXPECT_TRUE(json_refusal("{\n  \"a\": 1,\n  \"b\": x\n}").starts_with("test.json:3:")) << json_refusal("{\n  \"a\": 1,\n  \"b\": x\n}");
 }
 
 TEST(Json, RefusesDuplicateKeysInSmallAndLargeObjects) {
-  EXPECT_NE(refusal(R"({"a":1,"b":2,"a":3})").find("'a' appears twice"), std::string::npos);
+  EXPECT_NE(json_refusal(R"({"a":1,"b":2,"a":3})").find("'a' appears twice"), std::string::npos);
   std::string text = "{";
   for (int i = 0; i < 100; ++i) text += "\"k" + std::to_string(i) + "\":0,";
-  EXPECT_NE(refusal(text + "\"k99\":1}").find("'k99' appears twice"), std::string::npos);
+  EXPECT_NE(json_refusal(text + "\"k99\":1}").find("'k99' appears twice"), std::string::npos);
   EXPECT_EQ(parse(text + "\"other\":1}").as_object().size(), 101u);
   EXPECT_NO_THROW(parse(R"([{"a":1},{"a":{"a":1}}])"));
 }
 
 TEST(Json, BoundsDepthAndCount) {
   EXPECT_NO_THROW(parse(std::string(64, '[') + std::string(64, ']')));
-  EXPECT_NE(refusal(std::string(65, '[') + std::string(65, ']')).find("deeper than 64"), std::string::npos);
-  EXPECT_NE(refusal(std::string(10'000'000, '[')).find("deeper than 64"), std::string::npos);
+  EXPECT_NE(json_refusal(std::string(65, '[') + std::string(65, ']')).find("deeper than 64"), std::string::npos);
+  EXPECT_NE(json_refusal(std::string(10'000'000, '[')).find("deeper than 64"), std::string::npos);
   EXPECT_THROW(Json::parse("[1,2,3]", "t", 3), Error);
   EXPECT_NO_THROW(Json::parse("[1,2,3]", "t", 4));
 }

@@ -19,7 +19,7 @@ std::vector<NamedTensor> tensors() {
           {"mask", Tensor::from<uint8_t>({5}, {1, 0, 1, 1, 0})}};
 }
 
-std::string refusal(std::span<const std::byte> bytes) {
+std::string safetensors_refusal(std::span<const std::byte> bytes) {
   try {
     parse_safetensors(bytes, "m.safetensors");
   } catch (const Error& error) {
@@ -50,10 +50,10 @@ TEST(Safetensors, RoundTrips) {
 
 TEST(Safetensors, EveryTruncationAndEveryFlippedBitIsNoticed) {
   const Bytes bytes = safetensors_bytes(tensors(), {{"a", "b"}});
-  for (size_t n = 0; n < bytes.size(); ++n) EXPECT_NE(refusal(std::span(bytes).first(n)), "accepted") << n;
+  for (size_t n = 0; n < bytes.size(); ++n) EXPECT_NE(safetensors_refusal(std::span(bytes).first(n)), "accepted") << n;
   Bytes longer = bytes;
   longer.push_back(std::byte{0});
-  EXPECT_NE(refusal(longer), "accepted");
+  EXPECT_NE(safetensors_refusal(longer), "accepted");
   for (size_t i = 0; i < bytes.size() * 8; ++i) {
     Bytes damaged = bytes;
     damaged[i / 8] ^= std::byte(1 << (i % 8));
@@ -66,7 +66,7 @@ TEST(Safetensors, EveryTruncationAndEveryFlippedBitIsNoticed) {
 
 TEST(Safetensors, RefusesHostileHeaders) {
   const std::string f32 = R"("dtype":"F32","shape":)";
-  EXPECT_EQ(refusal(file_of(R"({"a":{)" + f32 + R"([2],"data_offsets":[0,8]}})", 8)), "accepted");
+  EXPECT_EQ(safetensors_refusal(file_of(R"({"a":{)" + f32 + R"([2],"data_offsets":[0,8]}})", 8)), "accepted");
   struct Hostile {
     std::string header;
     size_t data;
@@ -98,23 +98,25 @@ TEST(Safetensors, RefusesHostileHeaders) {
            {R"({} )"
             "\n{}",
             0, "not JSON"}})
-    EXPECT_NE(refusal(file_of(header, data)).find(says), std::string::npos) << header << ": " << refusal(file_of(header, data));
-  EXPECT_NE(refusal({}).find("is too short; got 0 bytes, expected at least 8"), std::string::npos);
+    EXPECT_NE(safetensors_refusal(file_of(header, data)).find(says), std::string::npos)
+        << header << ": " << safetensors_refusal(file_of(header, data));
+  EXPECT_NE(safetensors_refusal({}).find("is too short; got 0 bytes, expected at least 8"), std::string::npos);
   Bytes cut = file_of("{}", 0);
   cut.pop_back();
-  EXPECT_NE(refusal(cut).find("is truncated inside its header"), std::string::npos);
-  EXPECT_NE(refusal(cut).find("the file is damaged or no safetensors file; use an older checkpoint or write it again"), std::string::npos);
+  EXPECT_NE(safetensors_refusal(cut).find("is truncated inside its header"), std::string::npos);
+  EXPECT_NE(safetensors_refusal(cut).find("the file is damaged or no safetensors file; use an older checkpoint or write it again"),
+            std::string::npos);
   Bytes huge(64);
   const uint64_t length = uint64_t{1} << 62;
   std::memcpy(huge.data(), &length, 8);
-  EXPECT_NE(refusal(huge).find("has a header that is too long"), std::string::npos);
+  EXPECT_NE(safetensors_refusal(huge).find("has a header that is too long"), std::string::npos);
   std::string many = "{";
   for (int i = 0; i < 65537; ++i) many += (i ? ",\"" : "\"") + std::to_string(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
-  const std::string too_many = refusal(file_of(many + "}", 0));
+  const std::string too_many = safetensors_refusal(file_of(many + "}", 0));
   EXPECT_NE(too_many.find("has too many tensors"), std::string::npos) << too_many;
   std::string list = "[0";
   for (int i = 0; i < 1'500'000; ++i) list += ",0";
-  EXPECT_NE(refusal(file_of(list + "]", 0)).find("too many values"), std::string::npos);
+  EXPECT_NE(safetensors_refusal(file_of(list + "]", 0)).find("too many values"), std::string::npos);
 }
 
 // A limit on the size of files makes a write fail half-way, as a full disk does.

@@ -13,20 +13,11 @@
 #include "src/io/csv.h"
 #include "src/io/image.h"
 #include "src/io/npy.h"
+#include "tests/core/refusal.h"
 #include "tests/io/pictures.h"
 
 namespace perigee {
 namespace {
-
-template <class F>
-std::string refusal(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 TEST(Csv, FollowsRfc4180) {
   const std::string text =

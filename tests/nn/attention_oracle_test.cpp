@@ -79,7 +79,7 @@ struct Case {
   Tensor compared;                                         // [B, T], 1 where y is compared; undefined: everywhere
 };
 
-BuiltNetwork build(Graph& graph, const Case& c, Dtype dtype, int64_t batch) {
+BuiltNetwork build_attention(Graph& graph, const Case& c, Dtype dtype, int64_t batch) {
   std::vector<NetworkInput> inputs;
   for (const auto& [name, tensor] : c.inputs) {
     std::vector<int64_t> dims = tensor.shape().vector();
@@ -109,7 +109,7 @@ Tensor only_compared(const Tensor& y, const Case& c) {
 
 void check_wide(const Case& c) {
   Graph graph;
-  const BuiltNetwork network = build(graph, c, Dtype::f64, c.y.shape()[0]);
+  const BuiltNetwork network = build_attention(graph, c, Dtype::f64, c.y.shape()[0]);
   Arrays leaves = leaves_of(c, Dtype::f64);
   EXPECT_EQ(network.parameters.size(), c.parameters.size());
   const Value y = network.outputs.at(0);
@@ -134,7 +134,7 @@ void check_wide(const Case& c) {
 
 void check_host(const Case& c) {
   Graph graph;
-  const BuiltNetwork network = build(graph, c, Dtype::f32, c.y.shape()[0]);
+  const BuiltNetwork network = build_attention(graph, c, Dtype::f32, c.y.shape()[0]);
   graph.output("y", network.outputs.at(0));
   const Arrays leaves = leaves_of(c, Dtype::f32);
   const auto plan = Plan::compile(graph, {});

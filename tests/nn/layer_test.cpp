@@ -7,23 +7,10 @@
 #include "src/nn/activations.h"
 #include "src/nn/network.h"
 #include "tests/nn/gradients.h"
+#include "tests/nn/trained_layer.h"
 
 namespace perigee {
 namespace {
-
-// "[2, 7, 6]", or a list of such shapes for layers with several inputs.
-std::vector<Shape> example_shapes(const LayerDef& layer) {
-  const Json json = Json::parse(layer.example_input, layer.name);
-  std::vector<Shape> shapes;
-  const auto shape = [](const Json& list) {
-    std::vector<int64_t> dims;
-    for (const Json& dim : list.as_array()) dims.push_back(dim.as_int());
-    return Shape(dims);
-  };
-  if (json.as_array().empty() || json.as_array()[0].is_int()) return {shape(json)};
-  for (const Json& list : json.as_array()) shapes.push_back(shape(list));
-  return shapes;
-}
 
 // Layers that look things up take small integers.
 bool takes_indices(const LayerDef& layer) { return std::string(layer.name) == "embedding"; }
@@ -36,7 +23,7 @@ struct Built {
   std::vector<Value> targets;
 };
 
-void build(Built& built, const Json& layer, const std::vector<Shape>& shapes, bool indices, bool training, uint64_t seed) {
+void build_layer(Built& built, const Json& layer, const std::vector<Shape>& shapes, bool indices, bool training, uint64_t seed) {
   constexpr int64_t kBatch = 4;
   std::mt19937_64 random(seed);
   std::vector<NetworkInput> inputs;
@@ -62,7 +49,7 @@ void build(Built& built, const Json& layer, const std::vector<Shape>& shapes, bo
 
 void check(const Json& layer, const std::vector<Shape>& shapes, bool indices, bool training) {
   Built built;
-  build(built, layer, shapes, indices, training, 5);
+  build_layer(built, layer, shapes, indices, training, 5);
   std::mt19937_64 random(7);
   Value root;
   for (size_t i = 0; i < built.network.outputs.size(); ++i) {

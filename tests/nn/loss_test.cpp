@@ -168,7 +168,7 @@ TEST(Loss, LargeLogitsStayFinite) {
   EXPECT_NEAR(values_of("\"binary_cross_entropy\"", x, y, "sigmoid")[0], 800, 1e-9);
 }
 
-std::string error_of(const std::string& loss, const Type& output, const Type& target) {
+std::string loss_error(const std::string& loss, const Type& output, const Type& target) {
   Graph graph;
   try {
     build_loss(graph, Json::parse(loss, "test"), "job.json: loss", graph.input("x", output), graph.input("y", target));
@@ -180,17 +180,18 @@ std::string error_of(const std::string& loss, const Type& output, const Type& ta
 
 TEST(Loss, ErrorsSayWhatDoesNotFit) {
   const Type output{Dtype::f32, {4, 10}};
-  EXPECT_EQ(error_of("\"crossentropy\"", output, {Dtype::i64, {4}}),
+  EXPECT_EQ(loss_error("\"crossentropy\"", output, {Dtype::i64, {4}}),
             "job.json: loss: there is no loss 'crossentropy'; did you mean 'cross_entropy'?");
-  EXPECT_NE(error_of("\"mse\"", output, {Dtype::f32, {4, 9}})
+  EXPECT_NE(loss_error("\"mse\"", output, {Dtype::f32, {4, 9}})
                 .find("job.json: loss: the target does not fit the network's output f32[4x10]; got f32[4x9]"),
             std::string::npos);
-  EXPECT_NE(error_of("\"cross_entropy\"", output, {Dtype::i64, {4, 2}}).find("as many outputs as there are classes"), std::string::npos);
-  EXPECT_NE(error_of(R"({"type": "mse", "weight": [1]})", output, output).find("unknown key 'weight'; did you mean 'weights'"),
+  EXPECT_NE(loss_error("\"cross_entropy\"", output, {Dtype::i64, {4, 2}}).find("as many outputs as there are classes"), std::string::npos);
+  EXPECT_NE(loss_error(R"({"type": "mse", "weight": [1]})", output, output).find("unknown key 'weight'; did you mean 'weights'"),
             std::string::npos);
-  EXPECT_NE(error_of(R"({"type": "mse", "weights": [1, 2]})", output, output).find("one number for each of the 10 outputs; got 2"),
+  EXPECT_NE(loss_error(R"({"type": "mse", "weights": [1, 2]})", output, output).find("one number for each of the 10 outputs; got 2"),
             std::string::npos);
-  EXPECT_NE(error_of(R"({"type": "mixture_density", "mixtures": 3})", output, {Dtype::f32, {4, 2}}).find("12 outputs"), std::string::npos);
+  EXPECT_NE(loss_error(R"({"type": "mixture_density", "mixtures": 3})", output, {Dtype::f32, {4, 2}}).find("12 outputs"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ struct Masked {
   BuiltNetwork network;
 };
 
-void build(Masked& built, const std::string& layers, const Shape& x, FieldRole role = FieldRole::length, Dtype dtype = Dtype::f64) {
+void build_masked(Masked& built, const std::string& layers, const Shape& x, FieldRole role = FieldRole::length, Dtype dtype = Dtype::f64) {
   const Shape shape = role == FieldRole::length ? Shape{} : Shape{x[x.rank() - 1]};
   const std::vector<NetworkInput> inputs = {{"x", {dtype, x}}, {"n", {Dtype::i64, shape}, role, "x"}};
   built.network =
@@ -26,7 +26,7 @@ void build(Masked& built, const std::string& layers, const Shape& x, FieldRole r
 
 bool has_mask(const std::string& layers, const Shape& x) {
   Masked built;
-  build(built, layers, x);
+  build_masked(built, layers, x);
   return static_cast<bool>(built.network.masks.at(0));
 }
 
@@ -47,7 +47,7 @@ TEST(Mask, GoesWithTheTimeAxisAndEndsWithIt) {
 TEST(Mask, IsOneForStepsThatCount) {
   for (const FieldRole role : {FieldRole::length, FieldRole::mask}) {
     Masked built;
-    build(built, R"([{"type": "scale", "factor": 2}])", {2, 4}, role);
+    build_masked(built, R"([{"type": "scale", "factor": 2}])", {2, 4}, role);
     std::mt19937_64 random(1);
     const std::vector<double> lengths = {4, 1, 0};
     std::vector<double> steps;
@@ -85,7 +85,7 @@ TEST(Mask, RecurrentLayersGiveZeroBehindTheLength) {
   for (const char* layer : {R"({"type": "lstm", "units": 3})", R"({"type": "gru", "units": 3, "bidirectional": "concat"})",
                             R"({"type": "lstm", "units": 3, "peepholes": true})"}) {
     Masked built;
-    build(built, std::string("[") + layer + "]", {2, 4});
+    build_masked(built, std::string("[") + layer + "]", {2, 4});
     std::mt19937_64 random(1);
     std::map<std::string, Tensor> leaves = {{"x", case_values(real(Shape{kBatch, 2, 4}), true, random)},
                                             {"n", Tensor::from(Shape{kBatch}, lengths)}};
@@ -105,7 +105,7 @@ TEST(Mask, StatisticsOfStepsAreRefused) {
   const char* layers =
       R"([{"type": "time_distributed", "layer": {"type": "sequential", "layers": [{"type": "dense", "out": 4}, "batchnorm"]}}])";
   Masked built;
-  EXPECT_THROW(build(built, layers, {2, 7}), Error);
+  EXPECT_THROW(build_masked(built, layers, {2, 7}), Error);
   Graph graph;
   Network(Json::parse(layers, "test"), "net.json").build(graph, {{"x", {Dtype::f64, Shape{2, 7}}}}, {.batch = kBatch});
 }
@@ -115,7 +115,7 @@ std::vector<double> outputs_padded_to(int64_t steps, const std::string& layers) 
   constexpr int64_t kChannels = 3;
   const std::vector<int64_t> lengths = {5, 2, 1};
   Masked built;
-  build(built, layers, {kChannels, steps});
+  build_masked(built, layers, {kChannels, steps});
   std::mt19937_64 random(3), noise(static_cast<uint64_t>(steps));
   std::map<std::string, Tensor> leaves;
   for (const ParameterSpec& spec : built.network.parameters) leaves[spec.name] = case_values(real(spec.shape), true, random);
@@ -161,7 +161,7 @@ TEST(Mask, AStridedLayerHasTheStepsOfTheUnpaddedSequence) {
                             R"([{"type": "maxpool1d", "kernel": 3, "stride": 1}])", R"([{"type": "avgpool1d", "kernel": 2}])"})
     for (int64_t length = 3; length <= 9; ++length) {
       Masked built;
-      build(built, layer, {3, 9});
+      build_masked(built, layer, {3, 9});
       std::mt19937_64 random(1);
       std::map<std::string, Tensor> leaves = {{"x", case_values(real(Shape{kBatch, 3, 9}), true, random)}};
       for (const ParameterSpec& spec : built.network.parameters) leaves[spec.name] = case_values(real(spec.shape), true, random);

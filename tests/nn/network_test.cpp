@@ -18,14 +18,14 @@ const char* const kLenet = R"({"type": "sequential", "layers": [
 
 NetworkInput field(const std::string& name, const Shape& shape) { return {name, {Dtype::f32, shape}}; }
 
-BuiltNetwork build(Graph& graph, const std::string& json, const Shape& input, bool training = true) {
+BuiltNetwork build_network(Graph& graph, const std::string& json, const Shape& input, bool training = true) {
   return Network(Json::parse(json, "test"), "net.json").build(graph, {field("x", input)}, {.batch = 8, .training = training});
 }
 
-std::string error_of(const std::string& json, const Shape& input = Shape{1, 28, 28}) {
+std::string network_error(const std::string& json, const Shape& input = Shape{1, 28, 28}) {
   Graph graph;
   try {
-    build(graph, json, input);
+    build_network(graph, json, input);
   } catch (const Error& error) {
     return error.what();
   }
@@ -34,7 +34,7 @@ std::string error_of(const std::string& json, const Shape& input = Shape{1, 28, 
 
 TEST(Network, LenetHasTheShapesNamesAndCountsOfTheArticle) {
   Graph graph;
-  const BuiltNetwork net = build(graph, kLenet, Shape{1, 28, 28});
+  const BuiltNetwork net = build_network(graph, kLenet, Shape{1, 28, 28});
   std::vector<std::string> names, shapes;
   int64_t total = 0;
   for (const LayerReport& layer : net.layers) {
@@ -55,36 +55,38 @@ TEST(Network, LenetHasTheShapesNamesAndCountsOfTheArticle) {
 
 TEST(Network, AWrapperTakesAllLayersOfASequence) {
   Graph graph;
-  const BuiltNetwork net = build(graph, R"([{"type": "time_distributed", "layer": {"type": "sequential", "layers": [
+  const BuiltNetwork net = build_network(graph, R"([{"type": "time_distributed", "layer": {"type": "sequential", "layers": [
     {"type": "dense", "out": 3}, {"type": "dense", "out": 5}]}}])",
-                                 Shape{2, 4});
+                                         Shape{2, 4});
   EXPECT_EQ(net.outputs.at(0).shape(), (Shape{8, 5, 4}));
   ASSERT_EQ(net.parameters.size(), 4u);
   EXPECT_EQ(net.parameters.at(2).name, "steps1.layer.dense2.weight");
 }
 
 TEST(Network, ErrorsNameTheLineThePathAndTheFix) {
-  EXPECT_EQ(error_of(R"([{"type": "conv2d", "out": 4, "kernel": 5, "@": "lenet.lua:7"}, {"type": "dense", "out": 2}])", Shape{1, 3, 3}),
-            "lenet.lua:7: conv2d 'conv1' (layer 1 of 2): kernel 5x5 is larger than its input 3x3; pad it or drop a pooling layer");
-  EXPECT_EQ(error_of(R"([{"type": "conv2", "out": 4}])").find("net.json: there is no layer 'conv2'; did you mean 'conv2d'"), 0u);
-  EXPECT_EQ(error_of(R"([{"type": "conv2d", "out": 4, "kernal": 5}])"),
+  EXPECT_EQ(
+      network_error(R"([{"type": "conv2d", "out": 4, "kernel": 5, "@": "lenet.lua:7"}, {"type": "dense", "out": 2}])", Shape{1, 3, 3}),
+      "lenet.lua:7: conv2d 'conv1' (layer 1 of 2): kernel 5x5 is larger than its input 3x3; pad it or drop a pooling layer");
+  EXPECT_EQ(network_error(R"([{"type": "conv2", "out": 4}])").find("net.json: there is no layer 'conv2'; did you mean 'conv2d'"), 0u);
+  EXPECT_EQ(network_error(R"([{"type": "conv2d", "out": 4, "kernal": 5}])"),
             "net.json: conv2d 'conv1' (layer 1 of 1): unknown key 'kernal'; did you mean 'kernel'?");
-  EXPECT_EQ(error_of(R"([{"type": "conv2d", "out": 4}])"),
+  EXPECT_EQ(network_error(R"([{"type": "conv2d", "out": 4}])"),
             "net.json: conv2d 'conv1' (layer 1 of 1): 'kernel' is missing; expected an integer or {height, width}");
-  EXPECT_NE(error_of(R"([{"type": "dense", "out": 4, "activation": "rellu"}])").find("there is no activation 'rellu'; did you mean 'relu'"),
-            std::string::npos);
-  EXPECT_NE(error_of(R"([{"type": "dense", "out": 10}, {"type": "maxpool", "kernel": 2}])")
+  EXPECT_NE(
+      network_error(R"([{"type": "dense", "out": 4, "activation": "rellu"}])").find("there is no activation 'rellu'; did you mean 'relu'"),
+      std::string::npos);
+  EXPECT_NE(network_error(R"([{"type": "dense", "out": 10}, {"type": "maxpool", "kernel": 2}])")
                 .find("maxpool 'pool1' (layer 2 of 2): needs an image"),
             std::string::npos);
-  EXPECT_NE(error_of(R"({"layers": [{"type": "dense", "out": 1}], "default": {}})")
+  EXPECT_NE(network_error(R"({"layers": [{"type": "dense", "out": 1}], "default": {}})")
                 .find("unknown key 'default' of a network; did you mean 'defaults'"),
             std::string::npos);
-  EXPECT_NE(error_of(R"([{"type": "dense", "out": 0}])").find("'out' is out of range"), std::string::npos);
-  EXPECT_NE(
-      error_of(R"([{"type": "dense", "out": 3, "name": "a"}, {"type": "dense", "out": 3, "name": "a"}])").find("two layers are called 'a'"),
-      std::string::npos);
-  EXPECT_NE(error_of("[]").find("at least one layer"), std::string::npos);
-  EXPECT_NE(error_of(R"([{"type": "dense", "out": 3, "weight_noise": {"type": "gausian"}}])").find("did you mean 'gaussian'"),
+  EXPECT_NE(network_error(R"([{"type": "dense", "out": 0}])").find("'out' is out of range"), std::string::npos);
+  EXPECT_NE(network_error(R"([{"type": "dense", "out": 3, "name": "a"}, {"type": "dense", "out": 3, "name": "a"}])")
+                .find("two layers are called 'a'"),
+            std::string::npos);
+  EXPECT_NE(network_error("[]").find("at least one layer"), std::string::npos);
+  EXPECT_NE(network_error(R"([{"type": "dense", "out": 3, "weight_noise": {"type": "gausian"}}])").find("did you mean 'gaussian'"),
             std::string::npos);
 }
 
@@ -96,7 +98,7 @@ TEST(Network, DescriptionsRoundTrip) {
 
 TEST(Network, DefaultsStandInWhereALayerSaysNothing) {
   Graph graph;
-  const BuiltNetwork net = build(
+  const BuiltNetwork net = build_network(
       graph,
       R"({"layers": [{"type": "conv2d", "out": 4, "kernel": 3}, {"type": "dense", "out": 2, "activation": "identity", "weight_init": "zeros"}],
     "defaults": {"activation": "tanh", "padding": "same", "weight_init": "he_normal"}})",
@@ -140,17 +142,17 @@ TEST(GraphNetwork, SharedLayersMustFit) {
 
 TEST(GraphNetwork, PartsOfANodeAreInputs) {
   Graph graph;
-  const BuiltNetwork net = build(graph, R"({"type": "graph", "inputs": "x", "outputs": ["first", "both"], "nodes": [
+  const BuiltNetwork net = build_network(graph, R"({"type": "graph", "inputs": "x", "outputs": ["first", "both"], "nodes": [
     {"name": "pair", "layer": "stack", "inputs": ["x", "x"]}, {"name": "parts", "layer": {"type": "unstack", "parts": 2}, "inputs": ["pair"]},
     {"name": "first", "layer": {"type": "scale", "factor": 2}, "inputs": ["parts:1"]}, {"name": "both", "layer": "add", "inputs": ["parts"]}]})",
-                                 Shape{3});
+                                         Shape{3});
   EXPECT_EQ(net.outputs.size(), 2u);
   EXPECT_EQ(net.outputs[1].shape(), (Shape{8, 3}));
 }
 
 TEST(GraphNetwork, ErrorsNameTheNode) {
   const auto graph = [](const std::string& nodes, const std::string& outputs = "[\"a\"]") {
-    return error_of(R"({"type": "graph", "inputs": ["x"], "outputs": )" + outputs + ", \"nodes\": [" + nodes + "]}", Shape{3});
+    return network_error(R"({"type": "graph", "inputs": ["x"], "outputs": )" + outputs + ", \"nodes\": [" + nodes + "]}", Shape{3});
   };
   const std::string a = R"({"name": "a", "layer": {"type": "dense", "out": 2}, "inputs": ["x"]})";
   EXPECT_EQ(graph(a), "no error");
@@ -170,7 +172,7 @@ TEST(GraphNetwork, ErrorsNameTheNode) {
 
 TEST(Network, NestedLayersAreNamedByTheirPath) {
   Graph graph;
-  const BuiltNetwork net = build(
+  const BuiltNetwork net = build_network(
       graph, R"([{"type": "residual", "layers": [{"type": "conv2d", "out": 4, "kernel": 3, "padding": "same", "bias": false}, "batchnorm"],
     "shortcut": {"type": "conv2d", "out": 4, "kernel": 1}, "weight_init": "he_normal"}, {"type": "dense", "out": 2}])",
       Shape{2, 5, 5});
@@ -184,14 +186,15 @@ TEST(Network, NestedLayersAreNamedByTheirPath) {
   for (const ParameterSpec& spec : net.parameters) total += spec.shape.elements();
   for (const LayerReport& layer : net.layers) reported += layer.parameters;
   EXPECT_EQ(total, reported);
-  EXPECT_NE(error_of(R"([{"type": "residual", "layers": [{"type": "conv2d", "out": 4, "kernel": 3}]}])", Shape{2, 5, 5}).find("1x1 conv2d"),
-            std::string::npos);
+  EXPECT_NE(
+      network_error(R"([{"type": "residual", "layers": [{"type": "conv2d", "out": 4, "kernel": 3}]}])", Shape{2, 5, 5}).find("1x1 conv2d"),
+      std::string::npos);
 }
 
 TEST(Network, DeepNestingEnds) {
   std::string json = R"({"type": "dense", "out": 2})";
   for (int i = 0; i < 29; ++i) json = R"({"type": "sequential", "layers": [)" + json + "]}";
-  EXPECT_EQ(error_of(json, Shape{3}), "no error");
+  EXPECT_EQ(network_error(json, Shape{3}), "no error");
   Json deep = Json::parse(json, "test");
   for (int i = 0; i < 10; ++i) deep = Json(Json::Object{{"type", Json("sequential")}, {"layers", Json(Json::Array{deep})}});
   Graph graph;
@@ -199,15 +202,15 @@ TEST(Network, DeepNestingEnds) {
 }
 
 TEST(Network, OptionsWithoutEffectAreRefused) {
-  EXPECT_NE(error_of(R"([{"type": "flatten", "weight_init": "zeros"}])").find("'weight_init' has no effect"), std::string::npos);
-  EXPECT_NE(error_of(R"({"layers": ["flatten"], "defaults": {"dropout": 0.5}})").find("belongs to one layer"), std::string::npos);
+  EXPECT_NE(network_error(R"([{"type": "flatten", "weight_init": "zeros"}])").find("'weight_init' has no effect"), std::string::npos);
+  EXPECT_NE(network_error(R"({"layers": ["flatten"], "defaults": {"dropout": 0.5}})").find("belongs to one layer"), std::string::npos);
 }
 
 // The shapes that PyTorch 1.13 gives for the layers of the same sizes.
 TEST(Network, ShapesAreThoseOfPyTorch) {
   const auto shape = [](const std::string& layer, const Shape& input) {
     Graph graph;
-    return build(graph, layer, input).outputs.at(0).shape().text();
+    return build_network(graph, layer, input).outputs.at(0).shape().text();
   };
   EXPECT_EQ(
       shape(R"({"type": "conv2d", "out": 6, "kernel": [5, 3], "stride": [2, 1], "padding": [2, 0], "dilation": [1, 2]})", {3, 17, 20}),
@@ -232,7 +235,7 @@ TEST(Network, ShapesAreThoseOfPyTorch) {
 
 TEST(Lambda, HostileProgramsAreRefused) {
   const auto lambda = [](const std::string& program, const std::string& outputs = "[\"y\"]") {
-    return error_of(R"([{"type": "lambda", "inputs": ["x"], "program": )" + program + ", \"outputs\": " + outputs + "}]", Shape{3});
+    return network_error(R"([{"type": "lambda", "inputs": ["x"], "program": )" + program + ", \"outputs\": " + outputs + "}]", Shape{3});
   };
   EXPECT_EQ(lambda(R"([{"op": "tanh", "in": ["x"], "out": "y"}])"), "no error");
   const auto scan = [&](const std::string& in, const std::string& attrs, const std::string& body) {
@@ -263,7 +266,7 @@ TEST(Lambda, HostileProgramsAreRefused) {
 
 TEST(Lambda, SizesConstantsAndFormsAreChecked) {
   const auto op = [](const std::string& text) {
-    return error_of(R"([{"type": "lambda", "inputs": ["x"], "program": [)" + text + R"(], "outputs": ["y"]}])", Shape{3});
+    return network_error(R"([{"type": "lambda", "inputs": ["x"], "program": [)" + text + R"(], "outputs": ["y"]}])", Shape{3});
   };
   EXPECT_EQ(op(R"({"op": "add", "in": ["x", {"size": "x", "axis": 1}], "out": "y"})"), "no error");
   EXPECT_EQ(

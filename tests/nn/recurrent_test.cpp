@@ -41,7 +41,7 @@ TEST(Recurrent, GradientsOfVariantsAgreeWithFiniteDifferences) {
     }
 }
 
-BuiltNetwork build(Graph& graph, const std::string& layer, const Shape& x, bool training = false) {
+BuiltNetwork build_recurrent(Graph& graph, const std::string& layer, const Shape& x, bool training = false) {
   std::vector<int64_t> dims = x.vector();
   dims.erase(dims.begin());
   return Network(Json(Json::Array{Json::parse(layer, "test")}), "test")
@@ -51,7 +51,7 @@ BuiltNetwork build(Graph& graph, const std::string& layer, const Shape& x, bool 
 // The first result. Parameters have the values of their names in `values`, without the layer's name.
 Tensor result_of(const std::string& layer, const Tensor& x, const std::map<std::string, Tensor>& values) {
   Graph graph;
-  const BuiltNetwork net = build(graph, layer, x.shape());
+  const BuiltNetwork net = build_recurrent(graph, layer, x.shape());
   std::map<std::string, Tensor> leaves{{"x", x}};
   for (const ParameterSpec& spec : net.parameters) leaves[spec.name] = values.at(spec.name.substr(spec.name.find('.') + 1));
   Interpreter interpreter(graph);
@@ -88,7 +88,8 @@ TEST(Recurrent, BothDirectionsAreJoinedAsNamed) {
 TEST(Recurrent, ForgetGatesBeginOpenAndStatesOrthogonal) {
   const auto init_of = [](const std::string& more, const std::string& name) {
     Graph graph;
-    for (const ParameterSpec& spec : build(graph, R"({"type": "lstm", "units": 3, "layers": 2)" + more + "}", Shape{1, 2, 2}).parameters)
+    for (const ParameterSpec& spec :
+         build_recurrent(graph, R"({"type": "lstm", "units": 3, "layers": 2)" + more + "}", Shape{1, 2, 2}).parameters)
       if (spec.name == "lstm1." + name) return spec.init;
     return Json();
   };
@@ -104,7 +105,7 @@ TEST(Recurrent, ForgetGatesBeginOpenAndStatesOrthogonal) {
 TEST(Recurrent, DrawsAreMadeBetweenLayersAndOnceForASequence) {
   const auto draws = [](const std::string& layer, bool training = true) {
     Graph graph;
-    build(graph, layer, Shape{2, 3, 5}, training);
+    build_recurrent(graph, layer, Shape{2, 3, 5}, training);
     int64_t count = 0;
     for (const Node& node : graph.nodes()) count += node.op->random;
     return count;

@@ -36,7 +36,7 @@ struct Built {
 };
 
 // Layers, as training or evaluation computes them, of x; parameters not in `leaves` are 0.
-void run(Built& built, const std::string& layers, const Tensor& x, bool training, std::vector<std::string> freeze = {}) {
+void run_unsupervised(Built& built, const std::string& layers, const Tensor& x, bool training, std::vector<std::string> freeze = {}) {
   std::vector<int64_t> dims = x.shape().vector();
   dims.erase(dims.begin());
   built.network = Network(Json::parse(layers, "test"), "net")
@@ -80,8 +80,8 @@ double mean_of(const Tensor& values) {
 TEST(Corruption, MaskingSetsTheShareToZeroAndLeavesTheRest) {
   Built noisy, plain;
   const Tensor x = filled({100, 200}, 1, 1, 2);
-  run(noisy, R"([{"type": "masking_noise", "rate": 0.3}])", x, true);
-  run(plain, R"([{"type": "masking_noise", "rate": 0.3}])", x, false);
+  run_unsupervised(noisy, R"([{"type": "masking_noise", "rate": 0.3}])", x, true);
+  run_unsupervised(plain, R"([{"type": "masking_noise", "rate": 0.3}])", x, false);
   int64_t zeros = 0;
   for (int64_t i = 0; i < x.elements(); ++i) {
     const double y = noisy.output.data<double>()[i];
@@ -94,7 +94,7 @@ TEST(Corruption, MaskingSetsTheShareToZeroAndLeavesTheRest) {
 
 TEST(Corruption, SaltAndPepperReplaceHalfOfTheShareEach) {
   Built noisy;
-  run(noisy, R"([{"type": "salt_and_pepper", "rate": 0.4, "low": -5, "high": 7}])", filled({100, 200}, 1, 1, 2), true);
+  run_unsupervised(noisy, R"([{"type": "salt_and_pepper", "rate": 0.4, "low": -5, "high": 7}])", filled({100, 200}, 1, 1, 2), true);
   int64_t salt = 0, pepper = 0;
   for (int64_t i = 0; i < 20000; ++i) {
     salt += noisy.output.data<double>()[i] == 7;
@@ -108,11 +108,11 @@ TEST(Corruption, SaltAndPepperReplaceHalfOfTheShareEach) {
 
 TEST(Penalty, SparsityIsTheDivergenceOfTheBatchsMeans) {
   Built built, evaluated;
-  run(built, R"([{"type": "sparsity", "target": 0.1}])", filled({4, 3}, 1, 0.05, 0.95), true);
+  run_unsupervised(built, R"([{"type": "sparsity", "target": 0.1}])", filled({4, 3}, 1, 0.05, 0.95), true);
   EXPECT_NEAR(mean_of(built.losses), kSparsityMean[0], 1e-12);
   divide(built.gradients, 4);  // of the sum; PyTorch's is of the divergence
   expect_near(built.gradients.at("x"), kSparsityGradient);
-  run(evaluated, R"([{"type": "sparsity", "target": 0.1}])", filled({4, 3}, 1, 0.05, 0.95), false);
+  run_unsupervised(evaluated, R"([{"type": "sparsity", "target": 0.1}])", filled({4, 3}, 1, 0.05, 0.95), false);
   EXPECT_TRUE(evaluated.network.losses.empty());
 }
 
@@ -120,8 +120,8 @@ template <size_t N, size_t M>
 void check_contraction(const char* activation, const double (&norms)[N], const double (&weight)[M]) {
   Built built;
   built.leaves = {{"dense1.weight", filled({2, 4}, 3)}, {"dense1.bias", filled({2}, 4)}};
-  run(built, std::string(R"([{"type": "dense", "out": 2, "contractive": 1, "activation": ")") + activation + "\"}]", filled({3, 4}, 2),
-      true);
+  run_unsupervised(built, std::string(R"([{"type": "dense", "out": 2, "contractive": 1, "activation": ")") + activation + "\"}]",
+                   filled({3, 4}, 2), true);
   expect_near(built.losses, norms);
   expect_near(built.gradients.at("dense1.weight"), weight);
 }
@@ -131,7 +131,7 @@ TEST(Penalty, ContractionIsTheNormOfTheJacobian) {
   check_contraction("tanh", kContractiveTanh, kContractiveTanhWeight);
 }
 
-std::string error_of(const std::string& layers, const Shape& example) {
+std::string unsupervised_error(const std::string& layers, const Shape& example) {
   try {
     Graph graph;
     Network(Json::parse(layers, "test"), "net").build(graph, {{"x", {Dtype::f32, example}}}, {.batch = 2});
@@ -142,23 +142,24 @@ std::string error_of(const std::string& layers, const Shape& example) {
 }
 
 TEST(Penalty, ErrorsSayWhatToDo) {
-  EXPECT_NE(error_of(R"([{"type": "dense", "out": 2, "contractive": 1, "activation": "softmax"}])", {3})
+  EXPECT_NE(unsupervised_error(R"([{"type": "dense", "out": 2, "contractive": 1, "activation": "softmax"}])", {3})
                 .find("needs an activation that takes each number by itself"),
             std::string::npos);
-  EXPECT_NE(error_of(R"([{"type": "dense", "out": 2, "contractive": 1, "over": "steps"}])", {3, 4}).find("is for whole examples"),
+  EXPECT_NE(unsupervised_error(R"([{"type": "dense", "out": 2, "contractive": 1, "over": "steps"}])", {3, 4}).find("is for whole examples"),
             std::string::npos);
-  EXPECT_NE(error_of(R"([{"type": "dense", "out": 2, "transposed": true}])", {3}).find("is about the weight of another layer"),
-            std::string::npos);
-  EXPECT_NE(error_of(R"([{"type": "dense", "out": 2}, {"type": "dense", "out": 3, "tied": "dense1"}])", {3}).find("transposed = true"),
+  EXPECT_NE(unsupervised_error(R"([{"type": "dense", "out": 2, "transposed": true}])", {3}).find("is about the weight of another layer"),
             std::string::npos);
   EXPECT_NE(
-      error_of(
+      unsupervised_error(R"([{"type": "dense", "out": 2}, {"type": "dense", "out": 3, "tied": "dense1"}])", {3}).find("transposed = true"),
+      std::string::npos);
+  EXPECT_NE(
+      unsupervised_error(
           R"([{"type": "time_distributed", "layer": {"type": "sequential", "layers": [{"type": "dense", "out": 2, "contractive": 1}]}}])",
           {3, 4})
           .find("adds a number to the loss of each example, and here each step is an example of its own"),
       std::string::npos);
-  EXPECT_NE(error_of(R"(["gaussian_sample"])", {3}).find("needs as many means as logarithms of variances"), std::string::npos);
-  EXPECT_NE(error_of(R"([{"type": "rbm", "hidden": 2, "hidden_units": "gaussian", "sparsity": 0.1}])", {3})
+  EXPECT_NE(unsupervised_error(R"(["gaussian_sample"])", {3}).find("needs as many means as logarithms of variances"), std::string::npos);
+  EXPECT_NE(unsupervised_error(R"([{"type": "rbm", "hidden": 2, "hidden_units": "gaussian", "sparsity": 0.1}])", {3})
                 .find("is the share of time in which a unit is on"),
             std::string::npos);
 }
@@ -167,7 +168,8 @@ TEST(TiedWeights, TransposedUsesTheEncodersWeight) {
   Built built;
   built.leaves = {{"dense1.weight", filled({2, 3}, 1)}};
   const Tensor x = filled({4, 3}, 2);
-  run(built,
+  run_unsupervised(
+      built,
       R"([{"type": "dense", "out": 2, "bias": false}, {"type": "dense", "out": 3, "bias": false, "tied": "dense1", "transposed": true}])",
       x, true);
   EXPECT_EQ(built.network.parameters.size(), 1u);
@@ -186,7 +188,7 @@ TEST(TiedWeights, TransposedUsesTheEncodersWeight) {
 TEST(Variational, TheTermIsTheDivergenceFromTheStandardNormal) {
   Built built;
   const Tensor x = filled({3, 6}, 5, -1.5, 1.5);
-  run(built, R"(["gaussian_sample"])", x, false);
+  run_unsupervised(built, R"(["gaussian_sample"])", x, false);
   expect_near(built.losses, kDivergence);
   for (int64_t n = 0; n < 3; ++n)
     for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(built.output.data<double>()[3 * n + i], x.data<double>()[6 * n + i]) << "inference: the mean";
@@ -196,7 +198,7 @@ TEST(Variational, DrawsHaveTheMeanAndTheVariance) {
   Built built;
   std::vector<double> rows;
   for (int i = 0; i < 20000; ++i) rows.insert(rows.end(), {0.7, std::log(0.25)});
-  run(built, R"(["gaussian_sample"])", Tensor::from(Shape{20000, 2}, rows), true);
+  run_unsupervised(built, R"(["gaussian_sample"])", Tensor::from(Shape{20000, 2}, rows), true);
   const double mean = mean_of(built.output);
   double variance = 0;
   for (int64_t i = 0; i < 20000; ++i) variance += std::pow(built.output.data<double>()[i] - mean, 2) / 20000;
@@ -216,7 +218,8 @@ Tensor loss_of(const std::string& loss, const Tensor& output, const Tensor& targ
 TEST(Variational, AllDrawsHaveOneDecoder) {
   const auto parameters_of = [](const std::string& samples) {
     Built built;
-    run(built,
+    run_unsupervised(
+        built,
         R"([{"type": "vae", "latent": 2, "encoder": ["flatten"], "decoder": [{"type": "dense", "out": 3}, {"type": "dense", "out": 4}],
                     "samples": )" +
             samples + "}]",
@@ -279,8 +282,8 @@ void check_machine(const char* units, const double (&weight)[N], const double (&
   std::vector<double> rows;
   for (int64_t n = 0; n < kRows; ++n)
     for (int64_t i = 0; i < 4; ++i) rows.push_back(std::nearbyint(one.data<double>()[i]));
-  run(built, std::string(R"([{"type": "rbm", "hidden": 3, "visible_units": ")") + units + "\"}]", Tensor::from(Shape{kRows, 4}, rows),
-      true);
+  run_unsupervised(built, std::string(R"([{"type": "rbm", "hidden": 3, "visible_units": ")") + units + "\"}]",
+                   Tensor::from(Shape{kRows, 4}, rows), true);
   divide(built.gradients, kRows);
   expect_near(built.gradients.at("rbm1.weight"), weight, 0.02);
   expect_near(built.gradients.at("rbm1.visible_bias"), visible, 0.02);
@@ -298,7 +301,7 @@ TEST(Boltzmann, PersistentChainsDrawFromTheMachine) {
   built.leaves = {{"rbm1.weight", filled({3, 4}, 15)}, {"rbm1.visible_bias", filled({4}, 16)}, {"rbm1.bias", filled({3}, 17)}};
   Tensor x = filled({1, 4}, 14, 0, 1);
   for (int64_t i = 0; i < 4; ++i) x.data<double>()[i] = std::nearbyint(x.data<double>()[i]);
-  run(built, R"([{"type": "rbm", "hidden": 3, "persistent": 20000, "steps": 15}])", x, true);
+  run_unsupervised(built, R"([{"type": "rbm", "hidden": 3, "persistent": 20000, "steps": 15}])", x, true);
   ASSERT_EQ(built.graph.assignments().size(), 1u);
   double wanted[12];
   for (size_t i = 0; i < 12; ++i) wanted[i] = kModelProducts[i] - kDataProducts[i];
@@ -314,12 +317,12 @@ TEST(Boltzmann, EveryKindOfUnitLearnsAndAFrozenMachineDoesNot) {
                                    R"(", "hidden_units": ")" + hidden + "\"" + more + "}]";
         Built built, frozen;
         built.leaves["rbm1.weight"] = filled({3, 4}, 15);
-        run(built, layers, filled({5, 4}, 14, 0, 1), true);
+        run_unsupervised(built, layers, filled({5, 4}, 14, 0, 1), true);
         for (const char* name : {"rbm1.weight", "rbm1.bias", "rbm1.visible_bias"})
           for (int64_t i = 0; i < built.gradients.at(name).elements(); ++i)
             EXPECT_TRUE(std::isfinite(built.gradients.at(name).data<double>()[i])) << name;
         EXPECT_TRUE(std::isfinite(mean_of(built.losses)));
-        run(frozen, layers, filled({5, 4}, 14, 0, 1), true, {"rbm1.*"});
+        run_unsupervised(frozen, layers, filled({5, 4}, 14, 0, 1), true, {"rbm1.*"});
         EXPECT_TRUE(frozen.network.losses.empty());
       }
 }
@@ -329,17 +332,17 @@ TEST(Boltzmann, EveryKindOfUnitLearnsAndAFrozenMachineDoesNot) {
 TEST(Capsule, RoutingIsThatOfPyTorch) {
   Built built;
   built.leaves = {{"capsule1.weight", filled({5, 3, 24}, 10)}};
-  run(built, R"([{"type": "capsule", "capsules": 4, "size": 6}])", filled({2, 5, 3}, 9), true);
+  run_unsupervised(built, R"([{"type": "capsule", "capsules": 4, "size": 6}])", filled({2, 5, 3}, 9), true);
   expect_near(built.output, kCapsules);
   Built strength;
-  run(strength, R"(["capsule_strength"])", built.output, true);
+  run_unsupervised(strength, R"(["capsule_strength"])", built.output, true);
   expect_near(loss_of("\"margin\"", strength.output, Tensor::from<int64_t>({2}, {2, 0})), kMargin);
 }
 
 TEST(OneClass, LossAndSlopesAreThoseOfPyTorch) {
   Built built;
   built.leaves = {{"ocnn1.weight", filled({2, 3}, 12)}, {"ocnn1.score", filled({1, 2}, 13)}, {"ocnn1.radius", filled({1}, 0, 0.5, 0.5)}};
-  run(built, R"([{"type": "ocnn", "hidden": 2, "nu": 0.3, "activation": "sigmoid"}])", filled({4, 3}, 11), true);
+  run_unsupervised(built, R"([{"type": "ocnn", "hidden": 2, "nu": 0.3, "activation": "sigmoid"}])", filled({4, 3}, 11), true);
   EXPECT_NEAR(mean_of(built.losses), kOneClass[0], 1e-12);
   divide(built.gradients, 4);
   expect_near(built.gradients.at("ocnn1.weight"), kOneClassWeight);
@@ -350,7 +353,7 @@ TEST(OneClass, LossAndSlopesAreThoseOfPyTorch) {
 TEST(Center, HalfTheSquaredDistanceFromTheRightCentre) {
   Built built;
   built.leaves = {{"centers1.weight", Tensor::from(Shape{2, 2}, std::vector<double>{1, 0, -1, 2})}};
-  run(built, R"([{"type": "centers", "classes": 2}])", Tensor::from(Shape{1, 2}, std::vector<double>{3, 1}), true);
+  run_unsupervised(built, R"([{"type": "centers", "classes": 2}])", Tensor::from(Shape{1, 2}, std::vector<double>{3, 1}), true);
   EXPECT_NEAR(built.output.data<double>()[0], 5, 1e-12);
   EXPECT_NEAR(loss_of("\"center\"", built.output, Tensor::from<int64_t>({1}, {1})).data<double>()[0], (16 + 1) / 2.0, 1e-12);
 }
@@ -372,7 +375,8 @@ TEST(Errors, OfLayersSayWhatIsExpected) {
        "must have one result"},
       {R"(["loss_value"])", {3}, "has the wrong number of inputs"}};
   for (const Refusal& refusal : refusals)
-    EXPECT_NE(error_of(refusal.what, refusal.shape).find(refusal.said), std::string::npos) << error_of(refusal.what, refusal.shape);
+    EXPECT_NE(unsupervised_error(refusal.what, refusal.shape).find(refusal.said), std::string::npos)
+        << unsupervised_error(refusal.what, refusal.shape);
   try {
     Graph graph;
     Network(Json::parse(R"({"type": "graph", "inputs": ["a", "b"], "nodes": [{"name": "n", "layer": "loss_value", "inputs": ["a", "b"]}],

@@ -16,8 +16,8 @@ struct Result {
 };
 
 // The layer on inputs that count 0, 1, 2, ... through a batch of `batch`; parameters are `parameter`, states as given.
-Result run(const std::string& layer, const Shape& input, bool training = true, int64_t batch = 1, double parameter = 1,
-           std::map<std::string, double> states = {}) {
+Result run_layer(const std::string& layer, const Shape& input, bool training = true, int64_t batch = 1, double parameter = 1,
+                 std::map<std::string, double> states = {}) {
   Graph graph;
   const BuiltNetwork net = Network(Json(Json::Array{Json::parse(layer, "test")}), "test")
                                .build(graph, {{"x", {Dtype::f64, input}}}, {.batch = batch, .training = training, .dtype = Dtype::f64});
@@ -46,44 +46,45 @@ Result run(const std::string& layer, const Shape& input, bool training = true, i
 using Values = std::vector<double>;
 
 TEST(LayerValue, WhatIsMovedArrivesWhereItShould) {
-  EXPECT_EQ(run(R"({"type": "permute", "order": [2, 1]})", {2, 3}).values, (Values{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(run_layer(R"({"type": "permute", "order": [2, 1]})", {2, 3}).values, (Values{0, 3, 1, 4, 2, 5}));
   // Deeplearning4j's (and TensorFlow's) order: the position in the block comes before the channel.
-  EXPECT_EQ(run(R"({"type": "space_to_depth", "block": 2})", {2, 2, 2}).values, (Values{0, 4, 1, 5, 2, 6, 3, 7}));
-  EXPECT_EQ(run(R"({"type": "upsampling", "size": [1, 2]})", {1, 2, 2}).values, (Values{0, 0, 1, 1, 2, 2, 3, 3}));
-  EXPECT_EQ(run(R"({"type": "upsampling", "size": 2})", {1, 2}).values, (Values{0, 0, 1, 1}));
-  EXPECT_EQ(run(R"({"type": "repeat", "n": 2})", {2}).values, (Values{0, 0, 1, 1}));
-  EXPECT_EQ(run(R"({"type": "subset", "from": 1, "to": 2})", {4}).values, (Values{1, 2}));
-  EXPECT_EQ(run(R"({"type": "cropping", "cropping": [1, 0, 0, 1]})", {1, 2, 2}).values, (Values{2}));
-  EXPECT_EQ(run(R"({"type": "zero_padding", "padding": [0, 1, 1, 0]})", {1, 1, 2}).values, (Values{0, 0, 1, 0, 0, 0}));
-  EXPECT_EQ(run(R"({"type": "unstack", "parts": 2, "index": 1})", {2}, true, 2).values, (Values{2, 3}));
+  EXPECT_EQ(run_layer(R"({"type": "space_to_depth", "block": 2})", {2, 2, 2}).values, (Values{0, 4, 1, 5, 2, 6, 3, 7}));
+  EXPECT_EQ(run_layer(R"({"type": "upsampling", "size": [1, 2]})", {1, 2, 2}).values, (Values{0, 0, 1, 1, 2, 2, 3, 3}));
+  EXPECT_EQ(run_layer(R"({"type": "upsampling", "size": 2})", {1, 2}).values, (Values{0, 0, 1, 1}));
+  EXPECT_EQ(run_layer(R"({"type": "repeat", "n": 2})", {2}).values, (Values{0, 0, 1, 1}));
+  EXPECT_EQ(run_layer(R"({"type": "subset", "from": 1, "to": 2})", {4}).values, (Values{1, 2}));
+  EXPECT_EQ(run_layer(R"({"type": "cropping", "cropping": [1, 0, 0, 1]})", {1, 2, 2}).values, (Values{2}));
+  EXPECT_EQ(run_layer(R"({"type": "zero_padding", "padding": [0, 1, 1, 0]})", {1, 1, 2}).values, (Values{0, 0, 1, 0, 0, 0}));
+  EXPECT_EQ(run_layer(R"({"type": "unstack", "parts": 2, "index": 1})", {2}, true, 2).values, (Values{2, 3}));
 }
 
 TEST(LayerValue, WindowsSeeWhatTheyShould) {
-  EXPECT_EQ(run(R"({"type": "maxpool", "kernel": 2})", {1, 2, 4}).values, (Values{5, 7}));
-  EXPECT_EQ(run(R"({"type": "avgpool1d", "kernel": 2, "padding": 1})", {1, 3}).values, (Values{0, 1.5}));
-  EXPECT_EQ(run(R"({"type": "avgpool1d", "kernel": 2, "padding": 1, "count_include_pad": true})", {1, 3}).values, (Values{0, 1.5}));
-  EXPECT_EQ(run(R"({"type": "avgpool1d", "kernel": 3, "stride": 1, "padding": 1, "count_include_pad": true})", {1, 3}).values,
+  EXPECT_EQ(run_layer(R"({"type": "maxpool", "kernel": 2})", {1, 2, 4}).values, (Values{5, 7}));
+  EXPECT_EQ(run_layer(R"({"type": "avgpool1d", "kernel": 2, "padding": 1})", {1, 3}).values, (Values{0, 1.5}));
+  EXPECT_EQ(run_layer(R"({"type": "avgpool1d", "kernel": 2, "padding": 1, "count_include_pad": true})", {1, 3}).values, (Values{0, 1.5}));
+  EXPECT_EQ(run_layer(R"({"type": "avgpool1d", "kernel": 3, "stride": 1, "padding": 1, "count_include_pad": true})", {1, 3}).values,
             (Values{1.0 / 3, 1, 1}));
-  EXPECT_EQ(run(R"({"type": "avgpool1d", "kernel": 3, "stride": 1, "padding": 1})", {1, 3}).values, (Values{0.5, 1, 1.5}));
-  EXPECT_NEAR(run(R"({"type": "global_pool", "kind": "pnorm"})", {1, 3}).values[0], std::sqrt(5), 1e-9);
+  EXPECT_EQ(run_layer(R"({"type": "avgpool1d", "kernel": 3, "stride": 1, "padding": 1})", {1, 3}).values, (Values{0.5, 1, 1.5}));
+  EXPECT_NEAR(run_layer(R"({"type": "global_pool", "kind": "pnorm"})", {1, 3}).values[0], std::sqrt(5), 1e-9);
   // A causal window ends at its own step, a same one is centred.
-  EXPECT_EQ(run(R"({"type": "conv1d", "out": 1, "kernel": 3, "padding": "causal"})", {1, 4}).values, (Values{0, 1, 3, 6}));
-  EXPECT_EQ(run(R"({"type": "conv1d", "out": 1, "kernel": 3, "padding": "same"})", {1, 4}).values, (Values{1, 3, 6, 5}));
-  EXPECT_EQ(run(R"({"type": "locally_connected1d", "out": 1, "kernel": 2, "stride": 2})", {1, 4}).values, (Values{1, 5}));
-  EXPECT_EQ(run(R"({"type": "deconv2d", "out": 1, "kernel": [1, 2], "stride": [1, 2]})", {1, 1, 3}).values, (Values{0, 0, 1, 1, 2, 2}));
-  EXPECT_EQ(run(R"({"type": "depthwise_conv2d", "kernel": 1, "multiplier": 2})", {2, 1, 1}).values, (Values{0, 0, 1, 1}));
-  EXPECT_EQ(run(R"({"type": "separable_conv2d", "out": 1, "kernel": 1})", {2, 1, 2}).values, (Values{2, 4}));
+  EXPECT_EQ(run_layer(R"({"type": "conv1d", "out": 1, "kernel": 3, "padding": "causal"})", {1, 4}).values, (Values{0, 1, 3, 6}));
+  EXPECT_EQ(run_layer(R"({"type": "conv1d", "out": 1, "kernel": 3, "padding": "same"})", {1, 4}).values, (Values{1, 3, 6, 5}));
+  EXPECT_EQ(run_layer(R"({"type": "locally_connected1d", "out": 1, "kernel": 2, "stride": 2})", {1, 4}).values, (Values{1, 5}));
+  EXPECT_EQ(run_layer(R"({"type": "deconv2d", "out": 1, "kernel": [1, 2], "stride": [1, 2]})", {1, 1, 3}).values,
+            (Values{0, 0, 1, 1, 2, 2}));
+  EXPECT_EQ(run_layer(R"({"type": "depthwise_conv2d", "kernel": 1, "multiplier": 2})", {2, 1, 1}).values, (Values{0, 0, 1, 1}));
+  EXPECT_EQ(run_layer(R"({"type": "separable_conv2d", "out": 1, "kernel": 1})", {2, 1, 2}).values, (Values{2, 4}));
 }
 
 TEST(LayerValue, BatchNormCountsRunningStatisticsAndUsesThem) {
   // Values 0, 1, 2, 3: mean 1.5, mean square 3.5, variance 1.25.
-  const Result trained = run(R"({"type": "batchnorm", "epsilon": 0, "decay": 0.75})", {1}, true, 4);
+  const Result trained = run_layer(R"({"type": "batchnorm", "epsilon": 0, "decay": 0.75})", {1}, true, 4);
   for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(trained.values[i], (static_cast<double>(i) - 1.5) / std::sqrt(1.25), 1e-12);
   ASSERT_EQ(trained.values.size(), 6u);
   EXPECT_NEAR(trained.values[4], 0.25 * 1.5, 1e-12);
   // E[x^2] of the mixture is 0.75 * 1 + 0.25 * 3.5.
   EXPECT_NEAR(trained.values[5], 0.75 * 1 + 0.25 * 3.5 - std::pow(0.25 * 1.5, 2), 1e-12);
-  const Result used = run(R"({"type": "batchnorm", "epsilon": 0})", {1}, false, 4, 2, {{"bn1.mean", 1.5}, {"bn1.variance", 1.25}});
+  const Result used = run_layer(R"({"type": "batchnorm", "epsilon": 0})", {1}, false, 4, 2, {{"bn1.mean", 1.5}, {"bn1.variance", 1.25}});
   ASSERT_EQ(used.values.size(), 4u) << "inference changes no state";
   for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(used.values[i], 2 * (static_cast<double>(i) - 1.5) / std::sqrt(1.25), 1e-12);
 }
@@ -137,9 +138,9 @@ TEST(LayerValue, BatchNormKeepsASmallVarianceBesideALargeMean) {
 }
 
 TEST(LayerValue, LayerNormNormalisesWhatItIsTold) {
-  const Result channels = run(R"({"type": "layernorm", "over": "channels", "epsilon": 0})", {2, 3});
+  const Result channels = run_layer(R"({"type": "layernorm", "over": "channels", "epsilon": 0})", {2, 3});
   for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(channels.values[i], i < 3 ? -1 : 1, 1e-12);
-  const Result features = run(R"({"type": "layernorm", "epsilon": 0})", {2, 2});
+  const Result features = run_layer(R"({"type": "layernorm", "epsilon": 0})", {2, 2});
   EXPECT_NEAR(features.values[3], 1.5 / std::sqrt(1.25), 1e-12);
 }
 
@@ -153,14 +154,14 @@ TEST(LayerValue, NoiseKeepsMeansInTrainingAndIsAbsentOtherwise) {
                             R"({"type": "gaussian_noise"})", R"({"type": "dense", "out": 1, "dropout": 0.3, "bias": false})"}) {
     const bool dense = std::string(layer).find("dense") != std::string::npos;
     const double scale = dense ? static_cast<double>(kFeatures) : 1;
-    EXPECT_NEAR(mean(run(layer, {kFeatures}).values) / scale / expected, 1, 0.02) << layer;
-    EXPECT_NEAR(mean(run(layer, {kFeatures}, false).values) / scale / expected, 1, 1e-12) << layer;
-    EXPECT_NE(run(layer, {kFeatures}).values, run(layer, {kFeatures}, false).values) << layer;
+    EXPECT_NEAR(mean(run_layer(layer, {kFeatures}).values) / scale / expected, 1, 0.02) << layer;
+    EXPECT_NEAR(mean(run_layer(layer, {kFeatures}, false).values) / scale / expected, 1, 1e-12) << layer;
+    EXPECT_NE(run_layer(layer, {kFeatures}).values, run_layer(layer, {kFeatures}, false).values) << layer;
   }
-  const Values dropped = run(R"({"type": "dropout", "rate": 0.3})", {kFeatures}).values;
+  const Values dropped = run_layer(R"({"type": "dropout", "rate": 0.3})", {kFeatures}).values;
   EXPECT_NEAR(static_cast<double>(std::count(dropped.begin(), dropped.end(), 0.0)) / kFeatures, 0.3, 0.02);
   // Whole channels: each of the four positions of a channel shares its fate.
-  const Values spatial = run(R"({"type": "spatial_dropout", "rate": 0.5})", {50, 2, 2}).values;
+  const Values spatial = run_layer(R"({"type": "spatial_dropout", "rate": 0.5})", {50, 2, 2}).values;
   int zero_channels = 0;
   for (size_t c = 1; c < 50; ++c) {
     const auto zeros = std::count(spatial.begin() + static_cast<int64_t>(4 * c), spatial.begin() + static_cast<int64_t>(4 * c + 4), 0.0);
@@ -173,13 +174,13 @@ TEST(LayerValue, NoiseKeepsMeansInTrainingAndIsAbsentOtherwise) {
 
 TEST(LayerValue, WeightNoiseIsForTrainingOnly) {
   const std::string layer = R"({"type": "dense", "out": 1, "bias": false, "weight_noise": {"type": "drop_connect", "rate": 0.5}})";
-  const double full = run(layer, {1000}, false).values[0], noisy = run(layer, {1000}).values[0];
+  const double full = run_layer(layer, {1000}, false).values[0], noisy = run_layer(layer, {1000}).values[0];
   EXPECT_NEAR(full, 499500, 1e-6);
   EXPECT_NE(noisy, full);
   EXPECT_NEAR(noisy / full, 1, 0.15);
   // The noise belongs to the step: all rows of a batch see the same weights.
   const Values rows =
-      run(R"({"type": "dense", "out": 1, "bias": false, "weight_noise": {"type": "gaussian", "stddev": 0.5}})", {1}, true, 3).values;
+      run_layer(R"({"type": "dense", "out": 1, "bias": false, "weight_noise": {"type": "gaussian", "stddev": 0.5}})", {1}, true, 3).values;
   EXPECT_NEAR(rows[2], 2 * rows[1], 1e-12);
 }
 

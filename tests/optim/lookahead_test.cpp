@@ -13,11 +13,11 @@ namespace {
 
 constexpr int kElements = 7, kSteps = 12;
 
-Json parse(const char* text) { return Json::parse(text, "test"); }
+Json parse_lookahead(const char* text) { return Json::parse(text, "test"); }
 
 template <class T>
 void follow(const reference::LookaheadTrajectory& expected, Dtype dtype, double precision, bool restarted) {
-  const OptimizerOptions options{.optimizer = parse(expected.optimizer), .lookahead = parse(expected.lookahead)};
+  const OptimizerOptions options{.optimizer = parse_lookahead(expected.optimizer), .lookahead = parse_lookahead(expected.lookahead)};
   const auto make = [&] {
     return std::make_unique<Optimizer>(options, std::vector<ParamWindow>{{.name = "p", .elements = kElements, .shape = {kElements}}},
                                        "test", dtype);
@@ -58,10 +58,10 @@ TEST(Lookahead, IsForRulesThatGoByGradients) {
   };
   EXPECT_HAS(refused({.optimizer = "lbfgs", .lookahead = Json::object()}),
              "job.json: lookahead: takes steps back, which a line search has chosen by the loss; got optimizer 'lbfgs'");
-  EXPECT_NE(refused({.optimizer = "sgd", .lookahead = parse(R"({"evry": 5})")}).find("every"), std::string::npos);
-  EXPECT_NE(refused({.optimizer = "sgd", .lookahead = parse(R"({"share": 2})")}).find("share"), std::string::npos);
+  EXPECT_NE(refused({.optimizer = "sgd", .lookahead = parse_lookahead(R"({"evry": 5})")}).find("every"), std::string::npos);
+  EXPECT_NE(refused({.optimizer = "sgd", .lookahead = parse_lookahead(R"({"share": 2})")}).find("share"), std::string::npos);
   Optimizer optimizer({.optimizer = "sgd", .lookahead = Json::object()}, windows, "job.json");
-  optimizer.change({.optimizer = "sgd", .lookahead = parse(R"({"every": 2})")}, "job.json");
+  optimizer.change({.optimizer = "sgd", .lookahead = parse_lookahead(R"({"every": 2})")}, "job.json");
   EXPECT_HAS(refusal(ErrorKind::model, [&] { optimizer.change({.optimizer = "sgd"}, "job.json"); }),
              "job.json: lookahead: keeps slow weights from the run's first step on, or none; only its numbers can change");
 }

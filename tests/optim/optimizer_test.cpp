@@ -58,7 +58,7 @@ struct Model {
   std::vector<void*> pointers;
 };
 
-std::vector<float> trained(const OptimizerOptions& options, int threads, Isa isa) {
+std::vector<float> trained_flat(const OptimizerOptions& options, int threads, Isa isa) {
   Optimizer optimizer(options, windows(), "test", isa);
   Model model(optimizer);
   for (int t = 0; t < 4; ++t) model.step(optimizer, t, threads);
@@ -135,10 +135,11 @@ TEST(Optimizer, BitsDoNotDependOnThreadsOrInstructionSet) {
     for (const bool plain : {true, false}) {
       const Json rule = Json::parse(def->example, def->name);
       const OptimizerOptions options = plain ? OptimizerOptions{.optimizer = rule} : everything(rule);
-      const std::vector<float> expected = trained(options, 1, Isa::baseline);
-      for (int threads : {2, 3, 7}) EXPECT_TRUE(same_bits(trained(options, threads, Isa::baseline), expected)) << threads << " threads";
+      const std::vector<float> expected = trained_flat(options, 1, Isa::baseline);
+      for (int threads : {2, 3, 7})
+        EXPECT_TRUE(same_bits(trained_flat(options, threads, Isa::baseline), expected)) << threads << " threads";
       for (Isa isa : {Isa::avx2, Isa::avx512})
-        EXPECT_TRUE(isa > host_isa() || same_bits(trained(options, 2, isa), expected)) << isa_name(isa);
+        EXPECT_TRUE(isa > host_isa() || same_bits(trained_flat(options, 2, isa), expected)) << isa_name(isa);
     }
   }
 }

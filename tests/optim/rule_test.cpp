@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kElements = 9000;
 
-Json parse(const std::string& text) { return Json::parse(text, "rule"); }
+Json parse_rule(const std::string& text) { return Json::parse(text, "rule"); }
 
 std::string descent(const std::string& more = "") {
   return R"({"type": "rule", "lr": 0.1, "program": [{"op": "mul", "in": ["lr", "gradient"], "out": "t1"}, {"op": "sub", "in": ["parameter", "t1"], "out": "t2"}],
@@ -20,8 +20,8 @@ std::string descent(const std::string& more = "") {
          more + "}";
 }
 
-std::vector<float> trained(const std::string& rule, OptimizerOptions options, int threads = 1) {
-  options.optimizer = parse(rule);
+std::vector<float> trained_by_rule(const std::string& rule, OptimizerOptions options, int threads = 1) {
+  options.optimizer = parse_rule(rule);
   std::vector<ParamWindow> windows{
       {.name = "w", .offset = 0, .elements = 5000, .shape = Shape{5000}},
       {.name = "b", .offset = 5008, .elements = 900, .shape = Shape{900}, .role = ParamRole::bias, .lr_scale = 0.5},
@@ -40,31 +40,32 @@ std::vector<float> trained(const std::string& rule, OptimizerOptions options, in
 
 TEST(Rule, SeesTheGradientThatOtherRulesSee) {
   const std::string sgd = R"({"type": "sgd", "lr": 0.1})";
-  EXPECT_EQ(trained(descent(), {}), trained(sgd, {}));
-  EXPECT_EQ(trained(descent(), {}, 3), trained(sgd, {}));
+  EXPECT_EQ(trained_by_rule(descent(), {}), trained_by_rule(sgd, {}));
+  EXPECT_EQ(trained_by_rule(descent(), {}, 3), trained_by_rule(sgd, {}));
   for (const char* clip : {R"({"type": "value", "threshold": 0.4})", R"({"type": "norm", "threshold": 2})"})
-    EXPECT_EQ(trained(descent(), {.clip = parse(clip)}), trained(sgd, {.clip = parse(clip)})) << clip;
-  const Json penalties = parse(R"({"l1": 0.01, "l2": 0.1, "weight_decay": 0.05, "l2_bias": 0.2})");
-  const std::vector<float> own = trained(descent(), {.regularization = penalties}), theirs = trained(sgd, {.regularization = penalties});
+    EXPECT_EQ(trained_by_rule(descent(), {.clip = parse_rule(clip)}), trained_by_rule(sgd, {.clip = parse_rule(clip)})) << clip;
+  const Json penalties = parse_rule(R"({"l1": 0.01, "l2": 0.1, "weight_decay": 0.05, "l2_bias": 0.2})");
+  const std::vector<float> own = trained_by_rule(descent(), {.regularization = penalties}),
+                           theirs = trained_by_rule(sgd, {.regularization = penalties});
   for (size_t i = 0; i < own.size(); ++i) ASSERT_NEAR(own[i], theirs[i], 1e-6) << i;
 }
 
 TEST(Rule, BiasesMayHaveTheirOwnRate) {
-  EXPECT_EQ(trained(descent(R"(, "bias_lr": 0.3)"), {}), trained(R"({"type": "sgd", "lr": 0.1, "bias_lr": 0.3})", {}));
+  EXPECT_EQ(trained_by_rule(descent(R"(, "bias_lr": 0.3)"), {}), trained_by_rule(R"({"type": "sgd", "lr": 0.1, "bias_lr": 0.3})", {}));
 }
 
 // p becomes progress + 10 step + 100 t, which no element has a part in.
 TEST(Rule, KnowsTheNumbersOfTheUpdate) {
-  const std::vector<float> p =
-      trained(R"({"type": "rule", "program": [{"op": "mul", "in": ["step", 10], "out": "t1"}, {"op": "mul", "in": ["t", 100], "out": "t2"},
+  const std::vector<float> p = trained_by_rule(
+      R"({"type": "rule", "program": [{"op": "mul", "in": ["step", 10], "out": "t1"}, {"op": "mul", "in": ["t", 100], "out": "t2"},
     {"op": "add", "in": ["progress", "t1"], "out": "t3"}, {"op": "add", "in": ["t3", "t2"], "out": "t4"}], "outputs": {"parameter": "t4"}})",
-              {});
+      {});
   EXPECT_FLOAT_EQ(p[17], 0.2f + 20 + 300);
 }
 
 TEST(Rule, StatesBeginAsTheySay) {
   Optimizer optimizer(
-      {.optimizer = parse(R"({"type": "rule", "state": {"a": 2.5, "b": -1}, "program": [{"op": "add", "in": ["a", "b"], "out": "t1"}],
+      {.optimizer = parse_rule(R"({"type": "rule", "state": {"a": 2.5, "b": -1}, "program": [{"op": "add", "in": ["a", "b"], "out": "t1"}],
     "outputs": {"parameter": "t1", "a": "b"}})")},
       {{.name = "w", .offset = 0, .elements = 4, .shape = Shape{4}}}, "job");
   ASSERT_EQ(optimizer.slots(), (std::vector<std::string>{"a", "b"}));
@@ -79,9 +80,9 @@ TEST(Rule, StatesBeginAsTheySay) {
   EXPECT_EQ(b[3], -1);
 }
 
-std::string refusal(const std::string& rule) {
+std::string rule_refusal(const std::string& rule) {
   try {
-    Optimizer({.optimizer = parse(rule)}, {{.name = "w", .offset = 0, .elements = 4, .shape = Shape{4}}}, "job");
+    Optimizer({.optimizer = parse_rule(rule)}, {{.name = "w", .offset = 0, .elements = 4, .shape = Shape{4}}}, "job");
   } catch (const Error& error) {
     return error.what();
   }
@@ -114,18 +115,18 @@ TEST(Rule, SaysWhatIsWrong) {
       {with("", R"({"parameter": "parameter"})", R"({"a": "x"})"),
        "begins with no number; got a = \"x\", expected a number from -1e30 to 1e30"},
   };
-  for (const auto& [rule, text] : cases) EXPECT_NE(refusal(rule).find(text), std::string::npos) << rule << ": " << refusal(rule);
+  for (const auto& [rule, text] : cases) EXPECT_NE(rule_refusal(rule).find(text), std::string::npos) << rule << ": " << rule_refusal(rule);
   std::string ops, name = "parameter";
   for (int i = 1; i <= 45; ++i) {
     ops += std::string(i > 1 ? "," : "") + R"({"op": "sub", "in": [")" + name + R"(", "gradient"], "out": "t)" + std::to_string(i) + "\"}";
     name = "t" + std::to_string(i);
   }
-  EXPECT_NE(refusal(with(ops, R"({"parameter": "t45"})")).find("needs too many ops on the parameters"), std::string::npos);
+  EXPECT_NE(rule_refusal(with(ops, R"({"parameter": "t45"})")).find("needs too many ops on the parameters"), std::string::npos);
   std::string numbers;
   for (int i = 1; i <= 500; ++i)
     numbers += std::string(i > 1 ? "," : "") + R"({"op": "add", "in": [)" + std::to_string(i) + ".5, " + std::to_string(i) +
                R"(], "out": "t)" + std::to_string(i) + "\"}";
-  EXPECT_NE(refusal(with(numbers)).find("is one number too many"), std::string::npos) << refusal(with(numbers));
+  EXPECT_NE(rule_refusal(with(numbers)).find("is one number too many"), std::string::npos) << rule_refusal(with(numbers));
 }
 
 }  // namespace

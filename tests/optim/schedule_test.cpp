@@ -15,7 +15,7 @@ double at(const char* text, double progress, double epoch = 0, int64_t step = 0)
   return parsed(text).at({.progress = progress, .epoch = epoch, .step = step});
 }
 
-std::string error_of(const char* text) {
+std::string schedule_error(const char* text) {
   try {
     parsed(text);
   } catch (const Error& error) {
@@ -109,14 +109,15 @@ TEST(Schedule, CycleRisesFallsAndAnneals) {
 }
 
 TEST(Schedule, SaysWhatIsWrong) {
-  EXPECT_NE(error_of(R"({"type": "cosin", "from": 1})").find("'cosine'"), std::string::npos);
-  EXPECT_NE(error_of(R"({"from": 1})").find("'type'"), std::string::npos);
-  EXPECT_NE(error_of(R"({"type": "cosine"})").find("'from'"), std::string::npos);
-  EXPECT_NE(error_of(R"({"type": "map", "values": {"3": 1}})").find("time 0"), std::string::npos);
-  EXPECT_NE(error_of(R"("fast")").find("this must be a number or a schedule"), std::string::npos);
-  EXPECT_NE(error_of(R"({"type": "sequence", "parts": [{"until": 0.5, "schedule": 1}, {"until": 0.4, "schedule": 1}, {"schedule": 1}]})")
-                .find("until"),
-            std::string::npos);
+  EXPECT_NE(schedule_error(R"({"type": "cosin", "from": 1})").find("'cosine'"), std::string::npos);
+  EXPECT_NE(schedule_error(R"({"from": 1})").find("'type'"), std::string::npos);
+  EXPECT_NE(schedule_error(R"({"type": "cosine"})").find("'from'"), std::string::npos);
+  EXPECT_NE(schedule_error(R"({"type": "map", "values": {"3": 1}})").find("time 0"), std::string::npos);
+  EXPECT_NE(schedule_error(R"("fast")").find("this must be a number or a schedule"), std::string::npos);
+  EXPECT_NE(
+      schedule_error(R"({"type": "sequence", "parts": [{"until": 0.5, "schedule": 1}, {"until": 0.4, "schedule": 1}, {"schedule": 1}]})")
+          .find("until"),
+      std::string::npos);
 }
 
 }  // namespace

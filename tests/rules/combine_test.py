@@ -87,6 +87,10 @@ class Combine(unittest.TestCase):
         a, b = (OWN.format(f"TEST(Suite, {name}) {{\n  int open = 1;\n  struct Case {{}};\n}}") for name in "AB")
         self.assertEqual(self.units(self.write(a=a, b=b)), [["a", "b"]])
 
+    def test_a_short_name_of_a_namespace_may_be_said_twice(self):
+        mine = OWN.format("namespace fs = std::filesystem;")
+        self.assertEqual(self.units(self.write(a=mine, b=mine)), [["a", "b"]])
+
     def test_what_all_may_see_keeps_nothing_apart(self):
         self.assertEqual(self.units(self.write(a="int f(int a) { return a; }\n", b="int f(long a) { return 0; }\n")), [["a", "b"]])
 

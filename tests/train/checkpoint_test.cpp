@@ -255,7 +255,7 @@ Bytes file_of(const std::string& header, size_t data_bytes) {
   return bytes;
 }
 
-std::string refusal(const std::string& header, size_t data_bytes) {
+std::string header_refusal(const std::string& header, size_t data_bytes) {
   return failure([&] { parse_safetensors(file_of(header, data_bytes), "lies.safetensors"); });
 }
 
@@ -264,25 +264,26 @@ std::string tensor(const std::string& name, const std::string& shape, const std:
 }
 
 TEST(Lies, AreRefusedBeforeAnythingIsAllocated) {
-  EXPECT_EQ(refusal("{" + tensor("a", "2", "0,8") + "," + tensor("b", "1", "8,12") + "}", 12), "");
-  EXPECT_NE(refusal("{" + tensor("a", "2", "0,8") + "," + tensor("b", "2", "4,12") + "}", 12).find("overlaps"), std::string::npos);
-  EXPECT_NE(refusal("{" + tensor("a", "2", "0,8") + "," + tensor("b", "2", "0,8") + "}", 8).find("overlaps"), std::string::npos);
-  EXPECT_NE(refusal("{" + tensor("a", "2", "0,8") + "," + tensor("a", "1", "8,12") + "}", 12).find("'a'"), std::string::npos)
+  EXPECT_EQ(header_refusal("{" + tensor("a", "2", "0,8") + "," + tensor("b", "1", "8,12") + "}", 12), "");
+  EXPECT_NE(header_refusal("{" + tensor("a", "2", "0,8") + "," + tensor("b", "2", "4,12") + "}", 12).find("overlaps"), std::string::npos);
+  EXPECT_NE(header_refusal("{" + tensor("a", "2", "0,8") + "," + tensor("b", "2", "0,8") + "}", 8).find("overlaps"), std::string::npos);
+  EXPECT_NE(header_refusal("{" + tensor("a", "2", "0,8") + "," + tensor("a", "1", "8,12") + "}", 12).find("'a'"), std::string::npos)
       << "duplicate";
-  EXPECT_NE(refusal("{" + tensor("a", "2", "0,8") + "," + tensor("b", "1", "12,16") + "}", 16).find("hole"), std::string::npos);
-  EXPECT_NE(refusal("{" + tensor("a", "4", "0,16") + "}", 12).find("truncated"), std::string::npos);
-  EXPECT_NE(refusal("{" + tensor("a", "2", "0,8") + "}", 12).find("after the last"), std::string::npos);
-  EXPECT_NE(refusal("{" + tensor("a", "3", "0,8") + "}", 8).find("another size"), std::string::npos);
-  EXPECT_NE(refusal("{" + tensor("a", "4611686018427387904", "0,8") + "}", 8).find("too large"), std::string::npos) << "2^62 floats";
-  EXPECT_NE(refusal("{" + tensor("a", "4294967296,4294967296", "0,0") + "}", 0).find("too large"), std::string::npos) << "wraps to zero";
-  EXPECT_NE(refusal("{" + tensor("a", "0,4294967296,4294967296", "0,0") + "}", 0).find("too large"), std::string::npos) << "empty";
-  EXPECT_NE(refusal("{" + tensor("a", "1099511627776", "0,4398046511104") + "}", 8).find("truncated"), std::string::npos)
+  EXPECT_NE(header_refusal("{" + tensor("a", "2", "0,8") + "," + tensor("b", "1", "12,16") + "}", 16).find("hole"), std::string::npos);
+  EXPECT_NE(header_refusal("{" + tensor("a", "4", "0,16") + "}", 12).find("truncated"), std::string::npos);
+  EXPECT_NE(header_refusal("{" + tensor("a", "2", "0,8") + "}", 12).find("after the last"), std::string::npos);
+  EXPECT_NE(header_refusal("{" + tensor("a", "3", "0,8") + "}", 8).find("another size"), std::string::npos);
+  EXPECT_NE(header_refusal("{" + tensor("a", "4611686018427387904", "0,8") + "}", 8).find("too large"), std::string::npos) << "2^62 floats";
+  EXPECT_NE(header_refusal("{" + tensor("a", "4294967296,4294967296", "0,0") + "}", 0).find("too large"), std::string::npos)
+      << "wraps to zero";
+  EXPECT_NE(header_refusal("{" + tensor("a", "0,4294967296,4294967296", "0,0") + "}", 0).find("too large"), std::string::npos) << "empty";
+  EXPECT_NE(header_refusal("{" + tensor("a", "1099511627776", "0,4398046511104") + "}", 8).find("truncated"), std::string::npos)
       << "4 TiB in 8 bytes";
-  EXPECT_NE(refusal("{" + tensor("a", "-2", "0,8") + "}", 8), "");
-  EXPECT_NE(refusal("{" + tensor("a", "2", "8,0") + "}", 8), "");
-  EXPECT_NE(refusal("{" + tensor("a", "1,1,1,1,1,1,1,1,2", "0,8") + "}", 8).find("dimensions"), std::string::npos);
-  EXPECT_NE(refusal(R"({"a":{"dtype":"F33","shape":[2],"data_offsets":[0,8]}})", 8).find("F33"), std::string::npos);
-  EXPECT_NE(refusal(R"({"__metadata__":{"xxh3":"00112233445566778899aabbccddeeff"}})", 0).find("digest"), std::string::npos);
+  EXPECT_NE(header_refusal("{" + tensor("a", "-2", "0,8") + "}", 8), "");
+  EXPECT_NE(header_refusal("{" + tensor("a", "2", "8,0") + "}", 8), "");
+  EXPECT_NE(header_refusal("{" + tensor("a", "1,1,1,1,1,1,1,1,2", "0,8") + "}", 8).find("dimensions"), std::string::npos);
+  EXPECT_NE(header_refusal(R"({"a":{"dtype":"F33","shape":[2],"data_offsets":[0,8]}})", 8).find("F33"), std::string::npos);
+  EXPECT_NE(header_refusal(R"({"__metadata__":{"xxh3":"00112233445566778899aabbccddeeff"}})", 0).find("digest"), std::string::npos);
   Bytes huge(16);
   const uint64_t length = uint64_t{1} << 62;
   std::memcpy(huge.data(), &length, 8);

@@ -7,7 +7,7 @@
 namespace perigee {
 namespace {
 
-EarlyStopping make(const std::string& text) {
+EarlyStopping stopping(const std::string& text) {
   static std::vector<std::unique_ptr<Json>> kept;
   kept.push_back(std::make_unique<Json>(Json::parse(text, "test")));
   const Config config(*kept.back(), "job.json: early_stopping");
@@ -25,7 +25,7 @@ TEST(EarlyStopping, StopsOnlyAtNumbersThatAreNoneByDefault) {
 }
 
 TEST(EarlyStopping, PatienceCountsEvaluationsWithoutImprovement) {
-  EarlyStopping rules = make(R"({"metric": "validation.loss", "patience": 2, "min_improvement": 0.1})");
+  EarlyStopping rules = stopping(R"({"metric": "validation.loss", "patience": 2, "min_improvement": 0.1})");
   EXPECT_EQ(rules.after_epoch(1, 1.0, 0), "");
   EXPECT_TRUE(rules.improved());
   EXPECT_EQ(rules.after_epoch(2, 0.95, 0), "") << "less than min_improvement";
@@ -38,7 +38,7 @@ TEST(EarlyStopping, PatienceCountsEvaluationsWithoutImprovement) {
 }
 
 TEST(EarlyStopping, KnowsWhichWayIsBetter) {
-  EarlyStopping rules = make(R"({"metric": "test.accuracy", "best": 0.99})");
+  EarlyStopping rules = stopping(R"({"metric": "test.accuracy", "best": 0.99})");
   EXPECT_FALSE(rules.lower_is_better());
   EXPECT_EQ(rules.after_epoch(1, 0.98, 0), "");
   EXPECT_EQ(rules.after_epoch(2, 0.97, 0), "");
@@ -52,7 +52,7 @@ TEST(EarlyStopping, KnowsWhichWayIsBetter) {
 }
 
 TEST(EarlyStopping, Limits) {
-  EarlyStopping rules = make(R"({"max_epochs": 3, "max_seconds": 10, "max_loss": 5, "every_epochs": 2})");
+  EarlyStopping rules = stopping(R"({"max_epochs": 3, "max_seconds": 10, "max_loss": 5, "every_epochs": 2})");
   EXPECT_NE(rules.after_step(5.5, 0), "");
   EXPECT_NE(rules.after_step(1, 11), "");
   EXPECT_EQ(rules.after_step(1, 9), "");
@@ -62,7 +62,7 @@ TEST(EarlyStopping, Limits) {
 }
 
 TEST(EarlyStopping, ResumesWhereItWas) {
-  EarlyStopping rules = make(R"({"patience": 2})"), resumed = make(R"({"patience": 2})");
+  EarlyStopping rules = stopping(R"({"patience": 2})"), resumed = stopping(R"({"patience": 2})");
   rules.after_epoch(1, 1.0, 0);
   rules.after_epoch(2, 2.0, 0);
   resumed.restore(Json::parse(rules.state().dump(), "state"));
@@ -71,8 +71,8 @@ TEST(EarlyStopping, ResumesWhereItWas) {
 }
 
 TEST(EarlyStopping, RefusesTypos) {
-  EXPECT_THROW(make(R"({"patiense": 2})"), Error);
-  EXPECT_THROW(make(R"({"metric": "loss"})"), Error);
+  EXPECT_THROW(stopping(R"({"patiense": 2})"), Error);
+  EXPECT_THROW(stopping(R"({"metric": "loss"})"), Error);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "src/core/error.h"
 #include "src/job/job.h"
+#include "tests/core/refusal.h"
 
 namespace perigee {
 namespace {
@@ -13,28 +14,18 @@ namespace {
 const char* const kJob = R"({"network": {"type": "sequential", "layers": [{"type": "dense", "out": 3, "name": "a", "@": "x.lua:3"}]},
   "optimizer": "adamw", "loss": "cross_entropy", "data": {"train": {"type": "mnist"}, "batch": 32}, "epochs": 5.0, "seed": null})";
 
-Job job() { return Job(Json::parse(kJob, "test"), "runs/x.json"); }
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+Job example_job() { return Job(Json::parse(kJob, "test"), "runs/x.json"); }
 
 TEST(Job, ChecksItsTopLevel) {
-  EXPECT_EQ(error_of([] { Job(Json::parse(R"({"network": {}, "optimiser": "sgd"})", "t"), "j.json"); }),
+  EXPECT_EQ(refusal([] { Job(Json::parse(R"({"network": {}, "optimiser": "sgd"})", "t"), "j.json"); }),
             "j.json: unknown key 'optimiser'; did you mean 'optimizer'?");
-  EXPECT_EQ(error_of([] { Job(Json::parse(R"({"network": {}, "epochs": "5"})", "t"), "j.json"); }),
+  EXPECT_EQ(refusal([] { Job(Json::parse(R"({"network": {}, "epochs": "5"})", "t"), "j.json"); }),
             "j.json: 'epochs' has the wrong type; got string \"5\", expected an integer from 0 to 4294967296; for example epochs = 10");
-  EXPECT_EQ(error_of([] { Job(Json::parse(R"({"loss": "mse"})", "t"), "j.json"); }), "j.json: a job needs a 'network'");
+  EXPECT_EQ(refusal([] { Job(Json::parse(R"({"loss": "mse"})", "t"), "j.json"); }), "j.json: a job needs a 'network'");
 }
 
 TEST(Job, SetChangesWhatThePathNames) {
-  Job j = job();
+  Job j = example_job();
   j.set("optimizer.lr", "0.01");
   j.set("network.layers.0.out", "7");
   j.set("network.layers.a.activation", "relu");
@@ -48,7 +39,7 @@ TEST(Job, SetChangesWhatThePathNames) {
 }
 
 TEST(Job, SetTakesTablesAsScriptsWriteThem) {
-  Job j = job();
+  Job j = example_job();
   j.set("clip", R"({ type = "norm", threshold = 1 })");
   EXPECT_EQ(j.json().find("clip")->dump(), R"({"type":"norm","threshold":1})");
   j.set("lr_scale", R"({["conv*"]=.5, ['dense*'] = 1e-1,})");
@@ -59,8 +50,8 @@ TEST(Job, SetTakesTablesAsScriptsWriteThem) {
   EXPECT_EQ(j.json().find("freeze")->dump(), R"(["a"])");
   for (const char* text :
        {"{ type = }", "{ type = norm }", "{ 1, a = 2 }", "{ a = 1", "{ a = 1 } }", "{ a == 1 }", "{ a = f() }", "[1, 2", "{ a = \"\\n\" }"})
-    EXPECT_EQ(error_of([&] { j.set("clip", text); }).find("clip: the value is neither JSON nor a table of plain values"), 0u) << text;
-  EXPECT_NE(error_of([&] { j.set("clip", std::string(100, '{')); }).find("neither JSON"), std::string::npos);
+    EXPECT_EQ(refusal([&] { j.set("clip", text); }).find("clip: the value is neither JSON nor a table of plain values"), 0u) << text;
+  EXPECT_NE(refusal([&] { j.set("clip", std::string(100, '{')); }).find("neither JSON"), std::string::npos);
 }
 
 TEST(Job, SetKnowsTheAutomaticNamesOfLayers) {
@@ -68,22 +59,22 @@ TEST(Job, SetKnowsTheAutomaticNamesOfLayers) {
         "x.json");
   j.set("network.layers.dense2.out", "9");
   EXPECT_EQ(j.json().find("network")->find("layers")->as_array()[2].find("out")->as_int(), 9);
-  EXPECT_NE(error_of([&] { j.set("network.layers.dense3.out", "9"); }).find("no element 'dense3'; expected 0 to 2, or a layer's name"),
+  EXPECT_NE(refusal([&] { j.set("network.layers.dense3.out", "9"); }).find("no element 'dense3'; expected 0 to 2, or a layer's name"),
             std::string::npos);
 }
 
 TEST(Job, SetRefusesWhatIsNotThere) {
-  Job j = job();
-  EXPECT_EQ(error_of([&] { j.set("epoch", "3"); }), "epoch: there is no 'epoch' here; did you mean 'epochs'?");
-  EXPECT_NE(error_of([&] { j.set("data.bach", "3"); }).find("did you mean 'batch'"), std::string::npos);
-  EXPECT_NE(error_of([&] { j.set("network.layers.0.activatoin", "relu"); }).find("did you mean 'activation'"), std::string::npos);
-  EXPECT_NE(error_of([&] { j.set("network.layers.4.out", "1"); }).find("no element '4'"), std::string::npos);
-  EXPECT_NE(error_of([&] { j.set("epochs.x", "1"); }).find("no 'x' here"), std::string::npos);
-  EXPECT_EQ(j.json(), job().json());
+  Job j = example_job();
+  EXPECT_EQ(refusal([&] { j.set("epoch", "3"); }), "epoch: there is no 'epoch' here; did you mean 'epochs'?");
+  EXPECT_NE(refusal([&] { j.set("data.bach", "3"); }).find("did you mean 'batch'"), std::string::npos);
+  EXPECT_NE(refusal([&] { j.set("network.layers.0.activatoin", "relu"); }).find("did you mean 'activation'"), std::string::npos);
+  EXPECT_NE(refusal([&] { j.set("network.layers.4.out", "1"); }).find("no element '4'"), std::string::npos);
+  EXPECT_NE(refusal([&] { j.set("epochs.x", "1"); }).find("no 'x' here"), std::string::npos);
+  EXPECT_EQ(j.json(), example_job().json());
 }
 
 TEST(Job, CanonicalFormsOfEqualJobsAreEqual) {
-  const Json a = job().canonical();
+  const Json a = example_job().canonical();
   const Json b =
       Job(Json::parse(R"({"epochs": 5, "data": {"batch": 32.0, "train": {"type": "mnist"}}, "loss": "cross_entropy", "perigee": 1,
     "optimizer": "adamw", "network": {"layers": [{"name": "a", "out": 3, "type": "dense"}], "type": "sequential"}})",

@@ -8,7 +8,7 @@
 namespace perigee {
 namespace {
 
-Job job_of(int64_t epochs) {
+Job live_job(int64_t epochs) {
   const std::string text = R"({"name": "live", "loss": "cross_entropy", "seed": 3, "epochs": )" + std::to_string(epochs) +
                            R"(, "network": {"type": "sequential", "layers": ["flatten", {"type": "dense", "out": 10, "name": "out"}]},
       "optimizer": {"type": "sgd", "lr": 0.1}, "data": {"train": {"type": "digits", "endless": false, "size": 320},
@@ -37,11 +37,11 @@ std::vector<float> parameters(LiveRun& run) {
 }
 
 TEST(LiveRun, EndsWithTheBitsOfARunThatNobodyWatches) {
-  Trainer alone(job_of(4), {.threads = 1});
+  Trainer alone(live_job(4), {.threads = 1});
   const std::atomic<bool> never{false};
   EXPECT_TRUE(alone.run(never));
   std::atomic<int> woken{0};
-  LiveRun run(job_of(4), options(), [&] { ++woken; });
+  LiveRun run(live_job(4), options(), [&] { ++woken; });
   for (int i = 0; i < 20; ++i) {
     run.pause();
     const std::vector<float> before = parameters(run);
@@ -66,18 +66,18 @@ TEST(LiveRun, EndsWithTheBitsOfARunThatNobodyWatches) {
 
 TEST(LiveRun, EndsWhateverItIsDoing) {
   {
-    const LiveRun opening(job_of(1'000'000), options(), [] {});
+    const LiveRun opening(live_job(1'000'000), options(), [] {});
   }
   {
-    LiveRun training(job_of(1'000'000), options(), [] {});
+    LiveRun training(live_job(1'000'000), options(), [] {});
     ASSERT_TRUE(wait_for(training, [&] { return training.progress().step > 3; }));
   }
   {
-    LiveRun paused(job_of(1'000'000), options(), [] {});
+    LiveRun paused(live_job(1'000'000), options(), [] {});
     paused.pause();
     ASSERT_TRUE(wait_for(paused, [&] { return paused.progress().state == LiveRun::State::paused; }));
   }
-  LiveRun stopped(job_of(1'000'000), options(), [] {});
+  LiveRun stopped(live_job(1'000'000), options(), [] {});
   stopped.pause();
   ASSERT_TRUE(wait_for(stopped, [&] { return stopped.progress().state == LiveRun::State::paused; }));
   stopped.stop();
@@ -87,7 +87,7 @@ TEST(LiveRun, EndsWhateverItIsDoing) {
 }
 
 TEST(LiveRun, WhatIsCancelledBeforeItBeganIsNotDone) {
-  LiveRun run(job_of(1'000'000), options(), [] {});
+  LiveRun run(live_job(1'000'000), options(), [] {});
   ASSERT_TRUE(wait_for(run, [&] { return run.progress().step > 0; }));
   const std::atomic<bool> cancel{true};
   int done = 0, told = 0;
@@ -97,7 +97,7 @@ TEST(LiveRun, WhatIsCancelledBeforeItBeganIsNotDone) {
 }
 
 TEST(LiveRun, ErrorsComeToWhoAsked) {
-  LiveRun run(job_of(1'000'000), options(), [] {});
+  LiveRun run(live_job(1'000'000), options(), [] {});
   EXPECT_THROW(run.between_steps([](Session& session) { session.set_option("lr", Json("fast")); }, nullptr), Error);
   EXPECT_THROW(run.between_steps([](Session& session) { session.checkpoint(); }, nullptr), Error);
   EXPECT_TRUE(run.between_steps([](Session& session) { session.set_option("lr", Json(0.0)); }, nullptr));
@@ -108,7 +108,7 @@ TEST(LiveRun, ErrorsComeToWhoAsked) {
 }
 
 TEST(LiveRun, ThatCannotBeginSaysWhy) {
-  Json json = job_of(1).json();
+  Json json = live_job(1).json();
   json.set("loss", "no_such_loss");
   LiveRun run(Job(json, "test"), options(), [] {});
   ASSERT_TRUE(wait_for(run, [&] { return run.over(); }));
@@ -118,7 +118,7 @@ TEST(LiveRun, ThatCannotBeginSaysWhy) {
 }
 
 TEST(Run, OneProcessIsWatchedAndSteeredByTheInterface) {
-  LiveRun live(job_of(1'000'000), options(), [] {});
+  LiveRun live(live_job(1'000'000), options(), [] {});
   perigee::Run& run = live;
   EXPECT_FALSE(run.has_workers());
   ASSERT_TRUE(wait_for(live, [&] { return live.progress().step > 0; }));

@@ -51,7 +51,7 @@ struct Network {
 };
 const Network kNetworks[] = {{"deep", &deep_job}, {"residual", &residual_job}, {"noisy", &noisy_job}, {"lenet", &lenet_job}};
 
-Bits trained(Job (*make)(const std::string&), const std::string& more, TrainerOptions options) {
+Bits trained_recomputing(Job (*make)(const std::string&), const std::string& more, TrainerOptions options) {
   options.measure = false;
   Trainer trainer(make(more), options);
   for (int i = 0; i < 6; ++i) trainer.step();
@@ -63,9 +63,9 @@ class Recompute : public testing::TestWithParam<Network> {};
 TEST_P(Recompute, HasTheBitsOfARunThatKeepsEverything) {
   for (const TrainerOptions& options :
        {TrainerOptions{.threads = 1, .backend = Backend::ref}, TrainerOptions{.threads = 1}, TrainerOptions{.threads = 2}}) {
-    const Bits kept = trained(GetParam().make, "", options);
+    const Bits kept = trained_recomputing(GetParam().make, "", options);
     for (const char* choice : {R"("all")", R"(["*"])", R"(["*1", "*2"])"})
-      EXPECT_EQ(trained(GetParam().make, std::string(R"(, "recompute": )") + choice, options), kept)
+      EXPECT_EQ(trained_recomputing(GetParam().make, std::string(R"(, "recompute": )") + choice, options), kept)
           << choice << ", threads " << options.threads;
   }
 }
@@ -74,7 +74,9 @@ TEST_P(Recompute, HasTheBitsInFloat64AndBfloat16) {
   for (const char* precision : {"float64", "bf16", "fp16"}) {
     const std::string more = std::string(R"(, "precision": ")") + precision + "\"";
     const TrainerOptions options{.threads = 1, .backend = Backend::ref};
-    EXPECT_EQ(trained(GetParam().make, more + R"(, "recompute": "all")", options), trained(GetParam().make, more, options)) << precision;
+    EXPECT_EQ(trained_recomputing(GetParam().make, more + R"(, "recompute": "all")", options),
+              trained_recomputing(GetParam().make, more, options))
+        << precision;
   }
 }
 
@@ -169,7 +171,7 @@ TEST(Recompute, TheLimitOfTheHostIsKept) {
   EXPECT_THROW(Trainer(job, options).step(), Error);
 }
 
-std::string error_of(const std::string& more) {
+std::string recompute_error(const std::string& more) {
   try {
     Trainer(lenet_job(more), {.threads = 1, .measure = false});
   } catch (const Error& error) {
@@ -180,7 +182,7 @@ std::string error_of(const std::string& more) {
 
 TEST(Recompute, SaysWhatIsWrong) {
   const auto expect = [](const std::string& more, const std::string& part) {
-    EXPECT_NE(error_of(more).find(part), std::string::npos) << error_of(more);
+    EXPECT_NE(recompute_error(more).find(part), std::string::npos) << recompute_error(more);
   };
   expect(R"(, "recompute": "some")", "'some'");
   expect(R"(, "recompute": ["conf*"])", "no layer matches 'conf*'");

@@ -95,7 +95,7 @@ std::vector<float> parameters(Session& session) {
   return {all.begin(), all.end()};
 }
 
-std::vector<float> trained(const Job& job, SetAt& hook, SessionOptions options = {.folder = false}) {
+std::vector<float> trained_set(const Job& job, SetAt& hook, SessionOptions options = {.folder = false}) {
   options.trainer.threads = 1;
   options.hook = &hook;
   Session session(job, options);
@@ -105,9 +105,9 @@ std::vector<float> trained(const Job& job, SetAt& hook, SessionOptions options =
   return parameters(session);
 }
 
-std::vector<float> trained(const Job& job) {
+std::vector<float> trained_set(const Job& job) {
   SetAt nothing(-1, {});
-  return trained(job, nothing);
+  return trained_set(job, nothing);
 }
 
 // Two weights that are schedules, of a head and of a layer.
@@ -138,9 +138,9 @@ TEST(RunSettings, WeightsInTheLossThatAreSchedulesCanChange) {
     EXPECT_THROW(settings.with(option, Json("much")), Error);
     settings.keep(option, Json(0.25));
     EXPECT_EQ(settings.list().find(option)->find("value")->as_number(), 0.25);
-    const std::vector<float> unchanged = trained(job);
+    const std::vector<float> unchanged = trained_set(job);
     SetAt hook(5, {{option, Json(0.25)}});
-    EXPECT_NE(trained(job, hook), unchanged) << option;
+    EXPECT_NE(trained_set(job, hook), unchanged) << option;
   }
   EXPECT_EQ(settings.changed(), job.json());
   EXPECT_EQ(settings.changed_terms().as_object().size(), 2u);
@@ -164,32 +164,32 @@ TEST(RunSettings, NumbersAreThoseOfARunThatBeganWithThem) {
   };
   for (const Row& row : rows) {
     SetAt hook(1, {{row.option, Json::parse(row.value, "value")}});
-    EXPECT_EQ(trained(job_with(std::string(row.extra) + R"(, "epochs": 1)"), hook),
-              trained(job_with(std::string(row.later) + R"(, "epochs": 1)")))
+    EXPECT_EQ(trained_set(job_with(std::string(row.extra) + R"(, "epochs": 1)"), hook),
+              trained_set(job_with(std::string(row.later) + R"(, "epochs": 1)")))
         << row.option;
   }
 }
 
 TEST(RunSettings, EachNumberOfARuleHasAnEffect) {
   const std::string job = R"("optimizer": {"type": "adamw", "lr": 0.01}, "clip": {"type": "norm", "threshold": 1}, "epochs": 2)";
-  const std::vector<float> unchanged = trained(job_with(job));
+  const std::vector<float> unchanged = trained_set(job_with(job));
   for (const char* option : {"optimizer.lr", "optimizer.beta1", "optimizer.beta2", "optimizer.epsilon", "optimizer.weight_decay",
                              "optimizer.bias_lr", "clip.norm", "regularization.l2", "regularization.l1"}) {
     SetAt hook(5, {{option, Json(0.05)}});
-    EXPECT_NE(trained(job_with(job), hook), unchanged) << option;
+    EXPECT_NE(trained_set(job_with(job), hook), unchanged) << option;
   }
   SetAt hook(5, {{"optimizer.decay_bias", Json(true)}});
-  EXPECT_NE(trained(job_with(job), hook), unchanged);
+  EXPECT_NE(trained_set(job_with(job), hook), unchanged);
 }
 
 TEST(RunSettings, ARuleWithoutStatesKeepsNone) {
   SetAt hook(2, {{"optimizer.momentum", Json(0.9)}});
-  EXPECT_THROW(trained(job_with(R"("optimizer": {"type": "sgd", "lr": 0.1})"), hook), Error);
+  EXPECT_THROW(trained_set(job_with(R"("optimizer": {"type": "sgd", "lr": 0.1})"), hook), Error);
 }
 
 TEST(RunSettings, ABatchOfAnotherSizeGoesOnWhereTheLastEnded) {
   SetAt hook(5, {{"batch", Json(40)}});
-  trained(job_with(std::string(kSgd) + R"(, "epochs": 2)"), hook);
+  trained_set(job_with(std::string(kSgd) + R"(, "epochs": 2)"), hook);
   std::vector<int64_t> expected(5, 16);
   expected.insert(expected.end(), 6, 40);  // 80 + 240 = 320
   expected.insert(expected.end(), 8, 40);
@@ -198,16 +198,16 @@ TEST(RunSettings, ABatchOfAnotherSizeGoesOnWhereTheLastEnded) {
 
 TEST(RunSettings, TheLengthOfARunChanges) {
   SetAt shorter(5, {{"steps", Json(7)}});
-  trained(job_with(std::string(kSgd) + R"(, "epochs": 5)"), shorter);
+  trained_set(job_with(std::string(kSgd) + R"(, "epochs": 5)"), shorter);
   EXPECT_EQ(shorter.batches.size(), 7u);
   SetAt longer(5, {{"epochs", Json(2)}});
-  trained(job_with(std::string(kSgd) + R"(, "epochs": 1)"), longer);
+  trained_set(job_with(std::string(kSgd) + R"(, "epochs": 1)"), longer);
   EXPECT_EQ(longer.batches.size(), 40u);
 }
 
 TEST(RunSettings, EarlyStoppingAndCheckpointsTakeNewNumbers) {
   SetAt hook(1, {{"early_stopping.max_epochs", Json(2)}});
-  trained(job_with(std::string(kSgd) + R"(, "epochs": 9, "early_stopping": {"metric": "train.loss"})"), hook);
+  trained_set(job_with(std::string(kSgd) + R"(, "epochs": 9, "early_stopping": {"metric": "train.loss"})"), hook);
   EXPECT_EQ(hook.batches.size(), 40u);
 }
 
@@ -227,7 +227,7 @@ TEST_F(KeptSettings, AResumedRunGoesOnWithThem) {
   const std::vector<std::pair<std::string, Json>> changes = {
       {"optimizer.momentum", Json(0.9)}, {"batch", Json(32)}, {"checkpoint.keep", Json(9)}};
   SetAt whole(5, changes);
-  const std::vector<float> expected = trained(job_with(job), whole, {.out = (folder_ / "whole").string()});
+  const std::vector<float> expected = trained_set(job_with(job), whole, {.out = (folder_ / "whole").string()});
 
   SetAt first(5, changes);
   class StopAt : public Hook {

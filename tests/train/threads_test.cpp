@@ -10,7 +10,7 @@ namespace perigee {
 namespace {
 
 // Parameters after five steps of a small network. `clip` only when given.
-std::vector<float> trained(int threads, const char* clip) {
+std::vector<float> trained_by(int threads, const char* clip) {
   Json job = Json::parse(R"({"perigee": 1, "name": "threads",
       "network": {"type": "sequential", "layers": [{"type": "dense", "out": 37, "activation": "relu"}, {"type": "dense", "out": 10}]},
       "loss": "cross_entropy", "optimizer": {"type": "adam", "lr": 0.01}, "seed": 5, "epochs": 1,
@@ -33,9 +33,9 @@ double difference(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 TEST(Threads, SumTheSameGradient) {
-  const std::vector<float> alone = trained(1, nullptr);
+  const std::vector<float> alone = trained_by(1, nullptr);
   for (int threads : {2, 3, 5, 8}) {
-    const std::vector<float> many = trained(threads, nullptr);
+    const std::vector<float> many = trained_by(threads, nullptr);
     ASSERT_EQ(many.size(), alone.size());
     EXPECT_LT(difference(alone, many), 2e-3) << threads << " threads";
   }
@@ -44,7 +44,8 @@ TEST(Threads, SumTheSameGradient) {
 // With a limit that is never reached, gradients are summed before the norm is known instead of chunk by chunk: the same tree.
 TEST(Threads, SumInOneTreeWhetherTheWholeIsWantedOrNot) {
   for (int threads : {1, 3, 6}) {
-    const std::vector<float> by_chunks = trained(threads, nullptr), at_once = trained(threads, R"({"type": "norm", "threshold": 1e20})");
+    const std::vector<float> by_chunks = trained_by(threads, nullptr),
+                             at_once = trained_by(threads, R"({"type": "norm", "threshold": 1e20})");
     ASSERT_EQ(by_chunks.size(), at_once.size());
     EXPECT_EQ(std::memcmp(by_chunks.data(), at_once.data(), by_chunks.size() * sizeof(float)), 0) << threads << " threads";
   }

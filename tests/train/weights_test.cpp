@@ -12,6 +12,7 @@
 #include "src/model/evaluator.h"
 #include "src/run/checkpoint.h"
 #include "src/train/host/cut_rows.h"
+#include "tests/core/refusal.h"
 #include "tests/io/temporary.h"
 #include "tests/train/networks.h"
 
@@ -88,7 +89,7 @@ Job job_on(const Json& source, const std::string& network, const std::string& da
   return Job(job, "job");
 }
 
-std::vector<std::byte> trained(const Job& job, TrainerOptions options, int steps = 12) {
+std::vector<std::byte> trained_weights(const Job& job, TrainerOptions options, int steps = 12) {
   options.measure = false;
   Trainer trainer(job, options);
   for (int i = 0; i < steps; ++i) trainer.step();
@@ -105,7 +106,7 @@ TEST(Weights, PaddingChangesNoBitOfTheReferencesResult) {
   const Sequences all = Sequences::make(24, 1);
   const TrainerOptions reference{.threads = 1, .backend = Backend::ref}, fast{.threads = 1}, two{.threads = 2};
   const auto train = [&](int64_t steps, const TrainerOptions& options, const std::string& data) {
-    return trained(job_on(all.source(steps, all.everyone()), kTagger, data), options);
+    return trained_weights(job_on(all.source(steps, all.everyone()), kTagger, data), options);
   };
   const std::string lengths = R"(, "lengths": {"x": "n"})";
   EXPECT_EQ(train(20, reference, lengths), train(37, reference, lengths));
@@ -119,7 +120,7 @@ TEST(Weights, PaddingChangesNoBitOfTheReferencesResult) {
 TEST(Weights, ExamplesThatAreCutTrainAsWholeOnes) {
   const Sequences all = Sequences::make(24, 1);
   const auto train = [&](int64_t steps, const TrainerOptions& options, const std::string& data) {
-    return trained(job_on(all.source(steps, all.everyone()), kTagger, data), options);
+    return trained_weights(job_on(all.source(steps, all.everyone()), kTagger, data), options);
   };
   const std::string lengths = R"(, "lengths": {"x": "n"})", masks = R"(, "masks": {"x": "m", "t": "m"})";
   const TrainerOptions reference{.threads = 2, .backend = Backend::ref, .sub_batch = 2}, fast{.threads = 1, .sub_batch = 3};
@@ -265,8 +266,8 @@ TEST(Weights, LabelsWithoutPlacesDoNotSeeThePadding) {
       labels.push(numbers(own));
     }
     source.set("t", labels);
-    return trained(job_on(source, kTagger, data, R"(, "loss": {"type": "ctc", "zero_infinity": true})"),
-                   {.threads = 1, .backend = Backend::ref});
+    return trained_weights(job_on(source, kTagger, data, R"(, "loss": {"type": "ctc", "zero_infinity": true})"),
+                           {.threads = 1, .backend = Backend::ref});
   };
   const std::string lengths = R"(, "lengths": {"x": "n"})";
   EXPECT_EQ(train(20, lengths), train(37, lengths));
@@ -351,7 +352,7 @@ TEST(Weights, PooledSequencesDoNotSeeTheirPadding) {
     std::vector<double> labels;
     for (const auto& y : all.y) labels.push_back(y[0]);
     source.set("t", numbers(labels));
-    return trained(job_on(source, kPooled, R"(, "lengths": {"x": "n"})"), {.threads = 1, .backend = Backend::ref});
+    return trained_weights(job_on(source, kPooled, R"(, "lengths": {"x": "n"})"), {.threads = 1, .backend = Backend::ref});
   };
   EXPECT_EQ(train(20), train(37));
 }
@@ -404,15 +405,6 @@ TEST(Weights, AColumnOfATableIsOne) {
   EXPECT_EQ(report.find("classes")->as_array()[0].find("examples")->as_int(), 2);
 }
 
-std::string refusal(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(Weights, WhatDoesNotFitIsRefused) {
   const Sequences all = Sequences::make(4, 9);
   const auto on = [&](const Json& source, const std::string& data, const std::string& network = kTagger) {
@@ -422,7 +414,7 @@ TEST(Weights, WhatDoesNotFitIsRefused) {
     });
   };
   const Json good = all.source(20, all.everyone(), -1, {1, 1, 1, 1});
-  EXPECT_EQ(on(good, R"(, "lengths": {"x": "n"}, "weights": "w")"), "no error");
+  EXPECT_EQ(on(good, R"(, "lengths": {"x": "n"}, "weights": "w")"), "accepted");
   const auto with = [&](const char* field, const Json& values) {
     Json source = good;
     source.set(field, values);

@@ -15,7 +15,7 @@
 namespace perigee {
 namespace {
 
-std::string problem(const std::string& text) {
+std::string glove_problem(const std::string& text) {
   try {
     WalkedGraph(text, "g", false);
   } catch (const Error& error) {
@@ -37,9 +37,10 @@ TEST(WalkedGraph, EdgesAreReadAndJoined) {
   EXPECT_EQ(graph.next(id("d")).size(), 2u);
   const WalkedGraph directed("a b\nb c\n", "g", true);
   EXPECT_FALSE(directed.joined(directed.nodes().find("b"), directed.nodes().find("a")));
-  EXPECT_EQ(problem("a b\na\n"), "g:2: the line is no edge; got 'a', expected two nodes and perhaps a weight above 0, such as: a b 0.5");
-  EXPECT_NE(problem("a b -1\n").find("the weight of an edge is no number above 0; got '-1'"), std::string::npos);
-  EXPECT_NE(problem("# nothing\n").find("the graph has no edges"), std::string::npos);
+  EXPECT_EQ(glove_problem("a b\na\n"),
+            "g:2: the line is no edge; got 'a', expected two nodes and perhaps a weight above 0, such as: a b 0.5");
+  EXPECT_NE(glove_problem("a b -1\n").find("the weight of an edge is no number above 0; got '-1'"), std::string::npos);
+  EXPECT_NE(glove_problem("# nothing\n").find("the graph has no edges"), std::string::npos);
 }
 
 std::vector<std::vector<int32_t>> walks_of(const WalkedGraph& graph, const WalkRules& rules, uint64_t epoch = 0) {
@@ -114,7 +115,7 @@ TEST(WalkedGraph, DeepWalkFindsTheGroupsOfABlockModel) {
   EXPECT_GE(right / 500, 0.93);
 }
 
-std::string refusal(const std::string& options) {
+std::string option_refusal(const std::string& options) {
   Json given = Json::parse(options, "options");
   given.set("files", "none");
   try {
@@ -126,12 +127,13 @@ std::string refusal(const std::string& options) {
 }
 
 TEST(VectorOptions, OfGraphsAndOfGlove) {
-  EXPECT_NE(refusal(R"({"walks": 3})").find("belongs to graphs"), std::string::npos);
-  EXPECT_NE(refusal(R"({"graph": true, "min_count": 3})").find("belongs to texts"), std::string::npos);
-  EXPECT_NE(refusal(R"({"graph": true, "model": "dm"})").find("has vectors of documents, of which a graph has none"), std::string::npos);
-  EXPECT_NE(refusal(R"({"glove_most": 3})").find("belongs to glove"), std::string::npos);
-  EXPECT_NE(refusal(R"({"model": "glove", "negative": 3})").find("has no part in glove"), std::string::npos);
-  EXPECT_EQ(refusal(R"({"model": "glove"})"), "");
+  EXPECT_NE(option_refusal(R"({"walks": 3})").find("belongs to graphs"), std::string::npos);
+  EXPECT_NE(option_refusal(R"({"graph": true, "min_count": 3})").find("belongs to texts"), std::string::npos);
+  EXPECT_NE(option_refusal(R"({"graph": true, "model": "dm"})").find("has vectors of documents, of which a graph has none"),
+            std::string::npos);
+  EXPECT_NE(option_refusal(R"({"glove_most": 3})").find("belongs to glove"), std::string::npos);
+  EXPECT_NE(option_refusal(R"({"model": "glove", "negative": 3})").find("has no part in glove"), std::string::npos);
+  EXPECT_EQ(option_refusal(R"({"model": "glove"})"), "");
 }
 
 SequenceBlock block_of(const std::vector<std::vector<int32_t>>& sequences) {

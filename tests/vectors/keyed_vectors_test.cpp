@@ -18,14 +18,14 @@
 namespace perigee {
 namespace {
 
-std::string folder() {
+std::string keyed_folder() {
   const std::string path = testing::TempDir() + "perigee_keyed";
   std::filesystem::remove_all(path);
   std::filesystem::create_directories(path);
   return path;
 }
 
-std::string refusal(std::string_view bytes, const std::string& where = "x.kv") {
+std::string keyed_refusal(std::string_view bytes, const std::string& where = "x.kv") {
   try {
     parse_vectors(as_bytes(bytes), where);
   } catch (const Error& error) {
@@ -44,7 +44,7 @@ TEST(KeyedVectors, ComeBackAsTheyWere) {
   names.add("king", 7), names.add("of gold", 3), names.add("na\xc3\xafve", 0);
   VectorRows rows(3, 5);
   for (int64_t i = 0; i < 15; ++i) rows.row(i / 5)[i % 5] = static_cast<float>(i) * 0.25f;
-  const std::string path = folder() + "/words.kv";
+  const std::string path = keyed_folder() + "/words.kv";
   write_vectors(path, WordVectors(names, rows), vector_format(path));
   const WordVectors again = read_vectors(path);
   ASSERT_EQ(again.size(), 3);
@@ -52,19 +52,19 @@ TEST(KeyedVectors, ComeBackAsTheyWere) {
   EXPECT_EQ(again.names().count(0), 7);
   for (int64_t i = 0; i < 15; ++i) EXPECT_EQ(again.rows().row(i / 5)[i % 5], static_cast<float>(i) * 0.25f);
   const std::string bytes = contents(path);
-  for (size_t cut = 3; cut + 1 < bytes.size(); ++cut) EXPECT_NE(refusal(bytes.substr(0, cut), path), "accepted") << cut;
+  for (size_t cut = 3; cut + 1 < bytes.size(); ++cut) EXPECT_NE(keyed_refusal(bytes.substr(0, cut), path), "accepted") << cut;
   std::filesystem::remove(path + ".vectors.npy");
-  EXPECT_NE(refusal(bytes, path).find("the vectors are in a file of their own, which is not there"), std::string::npos);
+  EXPECT_NE(keyed_refusal(bytes, path).find("the vectors are in a file of their own, which is not there"), std::string::npos);
 }
 
 TEST(KeyedVectors, NothingIsCarriedOut) {
   // A pickle that would run os.system("false").
-  EXPECT_NE(refusal(std::string_view("\x80\x04"
-                                     "cos\nsystem\nX\x05\0\0\0false\x85R.",
-                                     31))
+  EXPECT_NE(keyed_refusal(std::string_view("\x80\x04"
+                                           "cos\nsystem\nX\x05\0\0\0false\x85R.",
+                                           31))
                 .find("the pickle has no words"),
             std::string::npos);
-  EXPECT_NE(refusal(std::string_view("\x80\x04P7\n.", 6)).find("the pickle has what no file of vectors has; got operation 80"),
+  EXPECT_NE(keyed_refusal(std::string_view("\x80\x04P7\n.", 6)).find("the pickle has what no file of vectors has; got operation 80"),
             std::string::npos);
 }
 
@@ -84,7 +84,7 @@ TEST(Pickle, DamageIsRefused) {
       {std::string("\x80\x04\x80\x09.", 5), "the pickle is of another protocol"},
   };
   for (const auto& [bytes, expected] : kCases)
-    EXPECT_NE(refusal(bytes).find(expected), std::string::npos) << refusal(bytes) << " for " << expected;
+    EXPECT_NE(keyed_refusal(bytes).find(expected), std::string::npos) << keyed_refusal(bytes) << " for " << expected;
 }
 
 TEST(Pickle, HasABoundOnItsSize) {
@@ -114,20 +114,22 @@ std::string text(const std::string& value) {
 }
 
 TEST(KeyedVectors, WhatIsNoneIsRefused) {
-  EXPECT_NE(refusal(object(text("wv") + "N")).find("the file is a whole model of gensim"), std::string::npos);
+  EXPECT_NE(keyed_refusal(object(text("wv") + "N")).find("the file is a whole model of gensim"), std::string::npos);
   const std::string words = text("index_to_key") + "](" + text("a") + "e";
-  EXPECT_NE(refusal(object(words + text("vectors") + "ca\nb\n)R")).find("the file has no array where one should be"), std::string::npos);
-  EXPECT_NE(refusal(object(words + text("vectors") + "ca\nb\n)R")).find("KeyedVectors as gensim 4 saves them"), std::string::npos);
-  EXPECT_NE(refusal(object(words + text("vectors") + "ca\nb\n)R(K\x01NNNNtb")).find("the file has an array of another make"),
+  EXPECT_NE(keyed_refusal(object(words + text("vectors") + "ca\nb\n)R")).find("the file has no array where one should be"),
             std::string::npos);
-  const std::string path = folder() + "/x.kv";
+  EXPECT_NE(keyed_refusal(object(words + text("vectors") + "ca\nb\n)R")).find("KeyedVectors as gensim 4 saves them"), std::string::npos);
+  EXPECT_NE(keyed_refusal(object(words + text("vectors") + "ca\nb\n)R(K\x01NNNNtb")).find("the file has an array of another make"),
+            std::string::npos);
+  const std::string path = keyed_folder() + "/x.kv";
   write_file(path + ".vectors.npy", npy_bytes(Tensor::from<float>(Shape{1, 2}, std::vector<float>{1, 2})));
-  EXPECT_NE(refusal(object(text("index_to_key") + "](" + text("a") + text("b") + "e"), path).find("words and vectors do not go together"),
-            std::string::npos);
-  EXPECT_NE(refusal(object(text("index_to_key") + "](Ne"), path).find("a word is no text"), std::string::npos);
-  EXPECT_EQ(refusal(object(words), path), "accepted");
+  EXPECT_NE(
+      keyed_refusal(object(text("index_to_key") + "](" + text("a") + text("b") + "e"), path).find("words and vectors do not go together"),
+      std::string::npos);
+  EXPECT_NE(keyed_refusal(object(text("index_to_key") + "](Ne"), path).find("a word is no text"), std::string::npos);
+  EXPECT_EQ(keyed_refusal(object(words), path), "accepted");
   write_file(path + ".vectors.npy", npy_bytes(Tensor::from<float>(Shape{1, 2}, std::vector<float>{1, INFINITY})));
-  EXPECT_NE(refusal(object(words), path).find("a vector has a number that is not finite"), std::string::npos);
+  EXPECT_NE(keyed_refusal(object(words), path).find("a vector has a number that is not finite"), std::string::npos);
 }
 
 }  // namespace

@@ -21,11 +21,11 @@ std::string sample(const std::string& name) {
   return std::string(folder ? folder : "$PERIGEE_DATA") + "/models/wordvectors/" + name;
 }
 
-WordVectors parsed(const std::string& text) { return parse_vectors(as_bytes(text), "v"); }
+WordVectors parsed_file(const std::string& text) { return parse_vectors(as_bytes(text), "v"); }
 
-std::string problem(const std::string& text) {
+std::string file_problem(const std::string& text) {
   try {
-    parsed(text);
+    parsed_file(text);
   } catch (const Error& error) {
     return error.what();
   }
@@ -118,44 +118,45 @@ TEST(VectorFile, Deeplearning4jsArchive) {
 }
 
 TEST(VectorFile, DamageIsNamed) {
-  EXPECT_EQ(problem("2 2\na 1 2\n"), "v: the file is cut short; got 1 lines, expected 2 vectors of 2 numbers");
-  EXPECT_EQ(problem("2 2\na 1 2\nb 1 x\n"),
+  EXPECT_EQ(file_problem("2 2\na 1 2\n"), "v: the file is cut short; got 1 lines, expected 2 vectors of 2 numbers");
+  EXPECT_EQ(file_problem("2 2\na 1 2\nb 1 x\n"),
             "v:3: a vector has a number that is none, or too few; got 'x', expected 2 numbers behind the name");
-  EXPECT_EQ(problem("1 2\na 1 2\n"), "");
-  EXPECT_NE(problem("a 1 2\nb 1\n").find("v:2: a vector has"), std::string::npos);
-  EXPECT_NE(problem("2 2\na 1 2\n 1 2\n").find("v:3: a vector has no name"), std::string::npos);
-  EXPECT_NE(problem("a 1 2\nb nan 2\n").find("v:2: a vector has a number"), std::string::npos);
-  EXPECT_NE(problem("9000000000000000000 300\nabc \1\2\3\4").find("the file is cut short"), std::string::npos);
-  EXPECT_NE(problem("1 900000000\nabc \1\2\3\4").find("a vector has another number of numbers than can be"), std::string::npos);
-  EXPECT_NE(problem("").find("v"), std::string::npos);
+  EXPECT_EQ(file_problem("1 2\na 1 2\n"), "");
+  EXPECT_NE(file_problem("a 1 2\nb 1\n").find("v:2: a vector has"), std::string::npos);
+  EXPECT_NE(file_problem("2 2\na 1 2\n 1 2\n").find("v:3: a vector has no name"), std::string::npos);
+  EXPECT_NE(file_problem("a 1 2\nb nan 2\n").find("v:2: a vector has a number"), std::string::npos);
+  EXPECT_NE(file_problem("9000000000000000000 300\nabc \1\2\3\4").find("the file is cut short"), std::string::npos);
+  EXPECT_NE(file_problem("1 900000000\nabc \1\2\3\4").find("a vector has another number of numbers than can be"), std::string::npos);
+  EXPECT_NE(file_problem("").find("v"), std::string::npos);
   std::string binary = "2 2\na ";
   const float one[] = {1, 2}, bad[] = {1, NAN};
   binary.append(reinterpret_cast<const char*>(one), 8).append("\nb ");
-  EXPECT_NE(problem(binary + std::string(reinterpret_cast<const char*>(bad), 8)).find("a number that is not finite"), std::string::npos);
+  EXPECT_NE(file_problem(binary + std::string(reinterpret_cast<const char*>(bad), 8)).find("a number that is not finite"),
+            std::string::npos);
   binary.append(reinterpret_cast<const char*>(one), 8);
-  EXPECT_EQ(problem(binary), "");
-  for (size_t size = 0; size < binary.size(); ++size) EXPECT_NE(problem(binary.substr(0, size)), "") << size;
+  EXPECT_EQ(file_problem(binary), "");
+  for (size_t size = 0; size < binary.size(); ++size) EXPECT_NE(file_problem(binary.substr(0, size)), "") << size;
 }
 
 TEST(VectorFile, DamagedFastTextModels) {
   NEEDS("crime-and-punishment.bin");
   const Bytes bytes = read_file(sample("crime-and-punishment.bin"));
   const std::string whole(as_text(bytes));
-  EXPECT_EQ(problem(whole), "");
-  for (size_t size = 4; size < 13000; size = size * 5 / 4 + 1) EXPECT_NE(problem(whole.substr(0, size)), "") << size;
+  EXPECT_EQ(file_problem(whole), "");
+  for (size_t size = 4; size < 13000; size = size * 5 / 4 + 1) EXPECT_NE(file_problem(whole.substr(0, size)), "") << size;
   std::mt19937 random(7);
   for (int i = 0; i < 300; ++i) {  // no byte of the head may do worse than an error
     std::string damaged = whole;
     damaged[4 + random() % 200] = static_cast<char>(random());
-    problem(damaged);
+    file_problem(damaged);
   }
   std::string version = whole;
   version[4] = 11;
-  EXPECT_NE(problem(version).find("the file is of another version of fastText; got 11, expected 12"), std::string::npos);
+  EXPECT_NE(file_problem(version).find("the file is of another version of fastText; got 11, expected 12"), std::string::npos);
 }
 
 TEST(VectorFile, NamesThatComeAgainAreLeftOut) {
-  const WordVectors vectors = parsed("3 1\na 1\nb 2\na 3\n");
+  const WordVectors vectors = parsed_file("3 1\na 1\nb 2\na 3\n");
   EXPECT_EQ(vectors.size(), 2);
   EXPECT_EQ(vectors.vector("a"), std::vector<float>{1});
 }
@@ -163,7 +164,7 @@ TEST(VectorFile, NamesThatComeAgainAreLeftOut) {
 const char* const kPlane = "5 2\nright 1 0\nup 0 2\nleft -3 0\nupright 1 1\nfar 10 1\n";
 
 TEST(WordVectors, NeighboursAndAnalogies) {
-  const WordVectors vectors = parsed(kPlane);
+  const WordVectors vectors = parsed_file(kPlane);
   EXPECT_NEAR(vectors.similarity("right", "upright"), std::sqrt(0.5), 1e-6);
   EXPECT_NEAR(vectors.similarity("right", "left"), -1, 1e-6);
   const std::vector<Neighbour> found = vectors.nearest(vectors.vector("right"), 3, {"right"});
@@ -186,7 +187,7 @@ TEST(WordVectors, NeighboursAndAnalogies) {
 
 // The numbers are those of scipy.stats.spearmanr and pearsonr.
 TEST(VectorTests, CorrelationsAreSciPys) {
-  const WordVectors vectors = parsed(kPlane);
+  const WordVectors vectors = parsed_file(kPlane);
   const Json scores =
       vector_scores(vectors, "# comment\nright\tup\t3\nRight left 1\nright upright 3\nright far 9\nup far 2.5\nup nothing 4\n", "pairs", 1);
   EXPECT_NEAR(scores.find("spearman")->as_number(), 0.8207826816681233, 1e-9);
@@ -198,7 +199,7 @@ TEST(VectorTests, CorrelationsAreSciPys) {
 }
 
 TEST(VectorTests, AnalogiesBySection) {
-  const WordVectors vectors = parsed("4 2\na 1 0\nb 0 1\nc 1 0.2\nd 0.1 1.1\n");
+  const WordVectors vectors = parsed_file("4 2\na 1 0\nb 0 1\nc 1 0.2\nd 0.1 1.1\n");
   const Json scores = vector_scores(vectors, ": one\na b c d\nA B C D\n: two\na b c a\na b c nothing\n", "questions", 2);
   EXPECT_EQ(scores.find("asked")->as_int(), 3);
   EXPECT_EQ(scores.find("right")->as_int(), 2);

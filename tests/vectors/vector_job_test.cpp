@@ -100,7 +100,7 @@ TEST(VectorJob, AResumedRunEndsBitEqual) {
   }
 }
 
-std::string refusal(const std::string& key, const std::string& value, const Json& options = given()) {
+std::string job_refusal(const std::string& key, const std::string& value, const Json& options = given()) {
   try {
     Job job = job_of(options);
     if (!key.empty()) job.set(key, value);
@@ -113,19 +113,20 @@ std::string refusal(const std::string& key, const std::string& value, const Json
 
 TEST(VectorJob, WhatHasNoPartInItIsRefused) {
   const std::string none = "has no part in word vectors, whose steps have no gradient";
-  EXPECT_NE(refusal("optimizer", R"({"type": "adam", "lr": 0.1})").find(none), std::string::npos);
-  EXPECT_NE(refusal("clip", R"({"type": "norm", "threshold": 1})").find(none), std::string::npos);
-  EXPECT_NE(refusal("accumulate", "2").find(none), std::string::npos);
-  EXPECT_NE(refusal("precision", "float64").find(none), std::string::npos);
-  EXPECT_NE(refusal("network.layers.0.size", "31").find("is none of word vectors over this corpus"), std::string::npos)
-      << refusal("network.layers.0.size", "31");
-  EXPECT_NE(refusal("network.layers.0.size", "31").find("`perigee vectors job` writes a job that fits its files"), std::string::npos);
-  EXPECT_NE(refusal("data.train.epochs", "3").find("is the job's affair"), std::string::npos);
-  EXPECT_NE(refusal("data.train.epochs", "3").find("the job has epochs, seed, threads, and an optimizer with a learning rate"),
+  EXPECT_NE(job_refusal("optimizer", R"({"type": "adam", "lr": 0.1})").find(none), std::string::npos);
+  EXPECT_NE(job_refusal("clip", R"({"type": "norm", "threshold": 1})").find(none), std::string::npos);
+  EXPECT_NE(job_refusal("accumulate", "2").find(none), std::string::npos);
+  EXPECT_NE(job_refusal("precision", "float64").find(none), std::string::npos);
+  EXPECT_NE(job_refusal("network.layers.0.size", "31").find("is none of word vectors over this corpus"), std::string::npos)
+      << job_refusal("network.layers.0.size", "31");
+  EXPECT_NE(job_refusal("network.layers.0.size", "31").find("`perigee vectors job` writes a job that fits its files"), std::string::npos);
+  EXPECT_NE(job_refusal("data.train.epochs", "3").find("is the job's affair"), std::string::npos);
+  EXPECT_NE(job_refusal("data.train.epochs", "3").find("the job has epochs, seed, threads, and an optimizer with a learning rate"),
             std::string::npos);
   Json plain = given();
   plain.erase("sample");
-  EXPECT_NE(refusal("data.train.model", "glove", plain).find("is fitted to counts of the whole text by one process"), std::string::npos);
+  EXPECT_NE(job_refusal("data.train.model", "glove", plain).find("is fitted to counts of the whole text by one process"),
+            std::string::npos);
   try {
     VectorOptions glove;
     glove.model = VectorModel::glove;

@@ -7,15 +7,13 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kJob = Scenario::kJob;
-
 struct CoordinatorTest : testing::Test {
   Scenario s{{.workers = 0, .examples = 24, .epochs = 1, .batch = 4, .averaging = R"({"type": "periodic", "every": 1})"}};
   RawNode node{s.network(), 50, "host50:1"};
   uint64_t generation = 0;
 
   Join join() { return {.version = PERIGEE_VERSION, .name = "raw", .host = "host50", .address = "host50:1"}; }
-  FrameHeader header(int64_t round = -1) { return {.job = kJob, .generation = generation, .round = round}; }
+  FrameHeader header(int64_t round = -1) { return {.job = Scenario::kJob, .generation = generation, .round = round}; }
   template <class M>
   bool wait_for(M* message, FrameHeader* h = nullptr) {
     return s.run_until([&] { return node.take(message, h); }, 20'000);
@@ -59,7 +57,7 @@ TEST_F(CoordinatorTest, RefusesAnotherVersionAndNamesBoth) {
   connect();
   Join other = join();
   other.version = "0.0.9";
-  node.say(other, {.job = kJob});
+  node.say(other, {.job = Scenario::kJob});
   Refuse refuse;
   ASSERT_TRUE(wait_for(&refuse));
   EXPECT_EQ(refuse.what, "the worker is of another version");
@@ -73,7 +71,7 @@ TEST_F(CoordinatorTest, RefusesAnotherVersionAndNamesBoth) {
 
 TEST_F(CoordinatorTest, RefusesAWorkerOfAnotherRun) {
   connect();
-  node.say(join(), {.job = kJob + 1});
+  node.say(join(), {.job = Scenario::kJob + 1});
   Refuse refuse;
   ASSERT_TRUE(wait_for(&refuse));
   EXPECT_EQ(refuse.what, "the worker is of another run");
@@ -83,7 +81,7 @@ TEST_F(CoordinatorTest, RefusesAWorkerOfAnotherRun) {
 
 TEST_F(CoordinatorTest, RefusesAnotherProtocol) {
   connect();
-  node.say(join(), {.job = kJob, .protocol = kProtocol + 1});
+  node.say(join(), {.job = Scenario::kJob, .protocol = kProtocol + 1});
   Refuse refuse;
   ASSERT_TRUE(wait_for(&refuse));
   EXPECT_EQ(refuse.what, "the worker speaks another version of the protocol");
@@ -92,7 +90,7 @@ TEST_F(CoordinatorTest, RefusesAnotherProtocol) {
 
 TEST_F(CoordinatorTest, RefusesAStandbyThatNobodyAskedFor) {
   connect();
-  node.say(Follow{.version = PERIGEE_VERSION}, {.job = kJob});
+  node.say(Follow{.version = PERIGEE_VERSION}, {.job = Scenario::kJob});
   Refuse refuse;
   ASSERT_TRUE(wait_for(&refuse));
   EXPECT_EQ(refuse.what, "this run has no standby");
@@ -106,7 +104,7 @@ TEST_F(CoordinatorTest, ClosesAStrangerThatSaysNothing) {
 
 TEST_F(CoordinatorTest, ClosesAStrangerThatSaysSomethingElse) {
   connect();
-  node.say(Done{.hash = 1}, {.job = kJob});
+  node.say(Done{.hash = 1}, {.job = Scenario::kJob});
   EXPECT_TRUE(wait_until_closed());
   EXPECT_EQ(dropped("unexpected"), 1);
 }
@@ -117,7 +115,7 @@ TEST_F(CoordinatorTest, EvictsAWorkerWhoseFrameIsMalformed) {
   frame.back() = std::byte{1};
   frame.push_back({});
   write_header({.type = MessageType::done,
-                .job = kJob,
+                .job = Scenario::kJob,
                 .generation = generation,
                 .round = 0,
                 .length = static_cast<uint32_t>(frame.size() - kHeaderBytes)},
@@ -130,8 +128,8 @@ TEST_F(CoordinatorTest, EvictsAWorkerWhoseFrameIsMalformed) {
 
 TEST_F(CoordinatorTest, DropsAndCountsFramesOfAnotherJobAndOfAnOlderGeneration) {
   take_part();
-  node.say(Done{.hash = 5}, {.job = kJob + 1, .generation = generation, .round = 0});
-  node.say(Done{.hash = 5}, {.job = kJob, .generation = generation - 1, .round = 0});
+  node.say(Done{.hash = 5}, {.job = Scenario::kJob + 1, .generation = generation, .round = 0});
+  node.say(Done{.hash = 5}, {.job = Scenario::kJob, .generation = generation - 1, .round = 0});
   node.say(Done{.hash = 5}, header(0));  // nothing has begun
   ASSERT_TRUE(s.run_until([&] { return dropped("unexpected") == 1; }));
   EXPECT_EQ(dropped("job"), 1);
@@ -141,7 +139,7 @@ TEST_F(CoordinatorTest, DropsAndCountsFramesOfAnotherJobAndOfAnOlderGeneration) 
 
 TEST_F(CoordinatorTest, StopsWhenAWorkerHasSeenANewerGeneration) {
   take_part();
-  node.say(Beat{}, {.job = kJob, .generation = generation + 5, .round = 0});
+  node.say(Beat{}, {.job = Scenario::kJob, .generation = generation + 5, .round = 0});
   ASSERT_TRUE(s.run_until([&] { return s.failed_; }));
   EXPECT_NE(s.error_.find("generation " + std::to_string(generation + 5)), std::string::npos) << s.error_;
   EXPECT_TRUE(wait_until_closed());

@@ -7,8 +7,6 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kJob = Scenario::kJob;
-
 struct WorkerTest : testing::Test {
   Scenario s{{.workers = 0, .examples = 24, .epochs = 1, .batch = 4, .own_coordinator = false}};
   RawNode coordinator{s.network(), 60, Scenario::kCoordinatorAddress};
@@ -16,7 +14,7 @@ struct WorkerTest : testing::Test {
   Scenario::WorkerNode* worker = nullptr;
 
   void SetUp() override { worker = &s.worker(s.add_worker()); }
-  FrameHeader header(int64_t round = -1) { return {.job = kJob, .generation = generation, .round = round}; }
+  FrameHeader header(int64_t round = -1) { return {.job = Scenario::kJob, .generation = generation, .round = round}; }
   template <class M>
   bool wait_for(M* message, FrameHeader* h = nullptr) {
     return s.run_until([&] { return coordinator.take(message, h); }, 20'000);
@@ -95,8 +93,8 @@ TEST_F(WorkerTest, RefusesACoordinatorOfAnOlderGeneration) {
 
 TEST_F(WorkerTest, DropsAndCountsFramesOfAnotherGeneration) {
   hold_round_zero();
-  coordinator.say(Commit{.hash = done.hash}, {.job = kJob, .generation = 4, .round = 0});
-  coordinator.say(Commit{.hash = done.hash}, {.job = kJob + 1, .generation = 5, .round = 0});
+  coordinator.say(Commit{.hash = done.hash}, {.job = Scenario::kJob, .generation = 4, .round = 0});
+  coordinator.say(Commit{.hash = done.hash}, {.job = Scenario::kJob + 1, .generation = 5, .round = 0});
   ASSERT_TRUE(s.run_until([&] { return worker->worker->counters().find("job")->as_int() == 1; }));
   EXPECT_EQ(worker->worker->counters().find("stale")->as_int(), 1);
   EXPECT_EQ(worker->replica->round(), 0);

@@ -152,7 +152,7 @@ Replicas make_workers(int count, const std::string& codec) {
 }
 
 // Worker i makes 4 - i steps.
-void train(Replicas& nodes, int64_t round, size_t workers) {
+void train_coded(Replicas& nodes, int64_t round, size_t workers) {
   for (size_t i = 0; i < workers; ++i) {
     TrainOrder order{.round = round, .examples_before = round * 288, .examples_per_step = 32};
     for (size_t step = 0; step + i < 4; ++step)
@@ -185,7 +185,7 @@ ApplyOrder gathered(Replicas& nodes, int64_t round, size_t workers) {
 }
 
 void average(Replicas& nodes, int64_t round, size_t workers) {
-  train(nodes, round, workers);
+  train_coded(nodes, round, workers);
   const ApplyOrder order = gathered(nodes, round, workers);
   for (auto& node : nodes) node->apply(order);
   for (auto& node : nodes) EXPECT_EQ(node->hash, nodes[0]->hash) << "round " << round;
@@ -259,7 +259,7 @@ TEST(Coded, APayloadThatIsNoneChangesNothing) {
   Replicas nodes = make_workers(2, R"("int4")");
   average(nodes, 0, 2);
   const uint64_t hash = nodes[0]->hash;
-  train(nodes, 1, 2);
+  train_coded(nodes, 1, 2);
   const ApplyOrder right = gathered(nodes, 1, 2);
   for (size_t cut = 0; cut < 40; cut += 13) {
     ApplyOrder wrong = right;
@@ -283,10 +283,10 @@ TEST(Coded, APayloadThatIsNoneChangesNothing) {
 TEST(Coded, AContributionThatIsGivenUpLeavesNoTrace) {
   Replicas nodes = make_workers(2, R"("int2")");
   average(nodes, 0, 2);
-  train(nodes, 1, 2);
+  train_coded(nodes, 1, 2);
   const std::vector<std::byte> first = *nodes[0]->contribution.payload;
   nodes[0]->replica->drop();
-  train(nodes, 1, 1);
+  train_coded(nodes, 1, 1);
   EXPECT_EQ(*nodes[0]->contribution.payload, first);
 }
 
@@ -295,7 +295,7 @@ TEST(Coded, ALateContributionMovesOntoTheNextResult) {
   Replicas nodes = make_workers(3, R"({"type": "fp32", "feedback": true})");
   average(nodes, 0, 3);
   const std::vector<double> base = parameters_of(*nodes[2]);
-  train(nodes, 1, 3);
+  train_coded(nodes, 1, 3);
   const Contribution late = nodes[2]->contribution;
   Replicas two;
   two.push_back(std::move(nodes[0])), two.push_back(std::move(nodes[1]));

@@ -173,7 +173,7 @@ TEST(FragmentPayload, ComesBackAsItWas) {
 
 // ---- replicas that really train ----
 
-Welcome welcome_to(const std::string& averaging, size_t worker = 0, const std::string& more = "") {
+Welcome welcome_to_fragments(const std::string& averaging, size_t worker = 0, const std::string& more = "") {
   Welcome welcome;
   welcome.id = static_cast<WorkerId>(worker + 1);
   welcome.job = R"({"loss": "cross_entropy", "seed": 5, "epochs": 100, "network": {"type": "sequential", "layers": [
@@ -188,7 +188,7 @@ Welcome welcome_to(const std::string& averaging, size_t worker = 0, const std::s
 Replicas make_workers(size_t count, const std::string& averaging, const std::string& more = "") {
   Replicas nodes;
   for (size_t i = 0; i < count; ++i) {
-    nodes.push_back(std::make_unique<TestReplica>(welcome_to(averaging, i, more)));
+    nodes.push_back(std::make_unique<TestReplica>(welcome_to_fragments(averaging, i, more)));
     EXPECT_FALSE(nodes.back()->failed) << nodes.back()->failure;
   }
   return nodes;

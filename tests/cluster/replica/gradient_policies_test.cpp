@@ -84,7 +84,7 @@ Vector gradient_of(const Vector& w, const Places& at, int64_t first) {
   return gradient;
 }
 
-Welcome welcome_to(const std::string& averaging, const std::string& optimizer, size_t worker) {
+Welcome welcome_to_policy(const std::string& averaging, const std::string& optimizer, size_t worker) {
   Welcome welcome;
   welcome.id = static_cast<WorkerId>(worker + 1);
   welcome.job = R"({"loss": "cross_entropy", "seed": 3, "epochs": 100, "device": "ref", "network": [{"type": "dense", "out": 40}],
@@ -99,13 +99,13 @@ Welcome welcome_to(const std::string& averaging, const std::string& optimizer, s
 Replicas workers_of(const std::string& averaging, const std::string& optimizer) {
   Replicas nodes;
   for (size_t i = 0; i < kWorkers; ++i) {
-    nodes.push_back(std::make_unique<TestReplica>(welcome_to(averaging, optimizer, i)));
+    nodes.push_back(std::make_unique<TestReplica>(welcome_to_policy(averaging, optimizer, i)));
     EXPECT_FALSE(nodes.back()->failed) << nodes.back()->failure;
   }
   return nodes;
 }
 
-Vector parameters_of(TestReplica& node, Places* places = nullptr) {
+Vector ordered_parameters(TestReplica& node, Places* places = nullptr) {
   const LoadedModel loaded = load_model(*node.snapshot(false), "snapshot");
   const Params& params = loaded.model->params();
   const std::span<const float> block = loaded.model->params().values<float>();
@@ -192,7 +192,7 @@ void expect_trajectory(const std::string& averaging, const std::string& optimize
   SCOPED_TRACE(averaging);
   Replicas nodes = workers_of(averaging, optimizer);
   Places places;
-  Vector w = parameters_of(*nodes[0], &places);
+  Vector w = ordered_parameters(*nodes[0], &places);
   const Vector start = w;
   for (int64_t round = 0; round < rounds; ++round) {
     Gradients gradients;
@@ -200,7 +200,7 @@ void expect_trajectory(const std::string& averaging, const std::string& optimize
     algorithm(gradients, w);
     play(nodes, round);
     if (testing::Test::HasFatalFailure()) return;
-    const Vector got = parameters_of(*nodes[0]);
+    const Vector got = ordered_parameters(*nodes[0]);
     double worst = 0, moved = 0;
     for (size_t i = 0; i < w.size(); ++i)
       worst = std::max(worst, std::abs(got[i] - w[i])), moved = std::max(moved, std::abs(w[i] - start[i]));
@@ -415,7 +415,7 @@ TEST(Steps, PowerSgdIsItsReference) {
   constexpr size_t kRank = 2;
   Replicas probe = workers_of(R"("allreduce")", kSgd);
   Places places;
-  parameters_of(*probe[0], &places);
+  ordered_parameters(*probe[0], &places);
   const size_t rows = places.inputs_first ? kFeatures : kClasses, columns = places.inputs_first ? kClasses : kFeatures;
   std::vector<Vector> residual(kWorkers, Vector(kParameters));
   Vector velocity(kParameters);
@@ -481,7 +481,7 @@ TEST(Steps, RandomElementsAreAddedUp) {
   EXPECT_EQ(nodes[0]->replica->layout().coded, 0u);
   EXPECT_LT(nodes[0]->replica->layout().sums, kParameters / 3);
   Places places;
-  Vector w = parameters_of(*nodes[0], &places);
+  Vector w = ordered_parameters(*nodes[0], &places);
   std::vector<Vector> residual(kWorkers, Vector(kParameters));
   for (int64_t round = 0; round < 6; ++round) {
     for (size_t n = 0; n < kWorkers; ++n) {
@@ -489,7 +489,7 @@ TEST(Steps, RandomElementsAreAddedUp) {
       for (size_t i = 0; i < kParameters; ++i) residual[n][i] += gradient[i];
     }
     play(nodes, round);
-    const Vector now = parameters_of(*nodes[0]), mean = mean_of(residual);
+    const Vector now = ordered_parameters(*nodes[0]), mean = mean_of(residual);
     size_t moved = 0;
     for (size_t i = 0; i < kParameters; ++i) {
       if (now[i] == w[i]) continue;
@@ -566,7 +566,7 @@ TEST(Steps, AThresholdMessageIsAsLongAsReferencesSay) {
     std::snprintf(text, sizeof text, R"({"type": "threshold", "tau": %g, "adaptive": false, "indices": "int32"})", tau);
     Replicas nodes = workers_of(text, kSgd);
     Places places;
-    const Vector gradient = gradient_of(parameters_of(*nodes[0], &places), places, first_of(0, 0));
+    const Vector gradient = gradient_of(ordered_parameters(*nodes[0], &places), places, first_of(0, 0));
     size_t n = 0;
     for (const double g : gradient) n += 0.3 * std::abs(g) >= tau;
     stage(nodes, 0);

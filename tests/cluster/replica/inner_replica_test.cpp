@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kBatch = 16;
 
 // Plain SGD at a constant rate: a replica's next step depends on its parameters alone.
-Welcome welcome_to(const std::string& averaging, const std::string& optimizer = R"({"type": "sgd", "lr": 0.05})") {
+Welcome welcome_to_inner(const std::string& averaging, const std::string& optimizer = R"({"type": "sgd", "lr": 0.05})") {
   Welcome welcome;
   welcome.job = R"({"loss": "cross_entropy", "seed": 5, "epochs": 100, "network": {"type": "sequential", "layers": [
       {"type": "conv2d", "out": 3, "kernel": 5, "stride": 4}, {"type": "activation", "activation": "tanh"},
@@ -83,7 +83,7 @@ const char* const kNested =
 
 // Weighted by all that each has trained since the result; nothing else changes, and the result held stays what it was.
 TEST(InnerReplica, TakesTheGroupsWeightedMean) {
-  Replicas nodes = make_replicas(3, welcome_to(kNested));
+  Replicas nodes = make_replicas(3, welcome_to_inner(kNested));
   const std::vector<double> before = parameters_of(*nodes[0]);
   const std::vector<int64_t> steps = {3, 1, 0};
   std::vector<double> mean(before.size());
@@ -104,9 +104,9 @@ TEST(InnerReplica, TakesTheGroupsWeightedMean) {
 
 // Four workers in two groups are two clusters of two that average every two steps, and their mean at the end of each round.
 TEST(InnerTrajectory, NestedIsTwoClustersAndTheirMean) {
-  Replicas nodes = make_replicas(4, welcome_to(kNested));
+  Replicas nodes = make_replicas(4, welcome_to_inner(kNested));
   const std::string periodic = R"({"type": "periodic", "every": 2})";
-  Replicas apart[2] = {make_replicas(2, welcome_to(periodic)), make_replicas(2, welcome_to(periodic))};
+  Replicas apart[2] = {make_replicas(2, welcome_to_inner(periodic)), make_replicas(2, welcome_to_inner(periodic))};
   for (int64_t round = 0; round < 3; ++round) {
     for (size_t i = 0; i < 4; ++i) nodes[i]->train(part_of(round, i, 0, 2, true));
     exchange_inside(nodes, {0, 1}, round, 0);
@@ -138,8 +138,8 @@ TEST(InnerTrajectory, NestedIsTwoClustersAndTheirMean) {
 // Two workers that gossip meet each other every time: the bits of periodic averaging, momentum and all. The weights are powers of two.
 TEST(InnerIdentity, GossipOfTwoIsPeriodicAveraging) {
   const char* momentum = R"({"type": "sgd", "lr": 0.05, "momentum": 0.9})";
-  Replicas gossip = make_replicas(2, welcome_to(R"({"type": "gossip", "every": 2, "consensus": 4})", momentum));
-  Replicas periodic = make_replicas(2, welcome_to(R"({"type": "periodic", "every": 2})", momentum));
+  Replicas gossip = make_replicas(2, welcome_to_inner(R"({"type": "gossip", "every": 2, "consensus": 4})", momentum));
+  Replicas periodic = make_replicas(2, welcome_to_inner(R"({"type": "periodic", "every": 2})", momentum));
   for (int64_t round = 0; round < 3; ++round) {
     for (size_t i = 0; i < 2; ++i) gossip[i]->train(part_of(round, i, 0, 2, true));
     exchange_inside(gossip, {0, 1}, round, 0);
@@ -159,7 +159,7 @@ TEST(InnerIdentity, GossipOfTwoIsPeriodicAveraging) {
 
 // An exchange leaves what the round will come to: the weighted sum over all workers, in any grouping.
 TEST(InnerIdentity, AnExchangeConservesTheWeightedSum) {
-  Replicas nodes = make_replicas(3, welcome_to(kNested));
+  Replicas nodes = make_replicas(3, welcome_to_inner(kNested));
   const size_t size = parameters_of(*nodes[0]).size();
   const std::vector<int64_t> steps = {3, 1, 2};
   std::vector<double> before(size), after(size);
@@ -204,7 +204,7 @@ TEST(InnerCodec, GroupsEndWithTheSameBitsNearTheMean) {
     }
     return values[0];
   };
-  Replicas dense = make_replicas(2, welcome_to(with("\"fp32\""))), coded = make_replicas(2, welcome_to(with("\"int8\"")));
+  Replicas dense = make_replicas(2, welcome_to_inner(with("\"fp32\""))), coded = make_replicas(2, welcome_to_inner(with("\"int8\"")));
   EXPECT_EQ(dense[0]->replica->inner_layout().coded, 0u);
   EXPECT_GT(coded[0]->replica->inner_layout().payload_bound, 0u);
   const std::vector<double> expected = values_after_six(dense), found = values_after_six(coded);
@@ -215,7 +215,7 @@ TEST(InnerCodec, GroupsEndWithTheSameBitsNearTheMean) {
 
 // An invalid payload names its sender and changes nothing.
 TEST(InnerCodec, RefusesWhatIsNoPayload) {
-  Replicas nodes = make_replicas(2, welcome_to(R"({"type": "gossip", "every": 1, "consensus": 4, "codec": "int8"})"));
+  Replicas nodes = make_replicas(2, welcome_to_inner(R"({"type": "gossip", "every": 1, "consensus": 4, "codec": "int8"})"));
   for (size_t i = 0; i < 2; ++i) nodes[i]->train(part_of(0, i, 0, 2, true));
   const SharedBytes good = nodes[0]->contribution.payload;
   ASSERT_TRUE(good);
@@ -238,7 +238,7 @@ TEST(InnerCodec, RefusesWhatIsNoPayload) {
 
 // Work that was dropped does not come back with a group's mean that was under way.
 TEST(InnerReplica, DroppedWorkStaysDropped) {
-  Replicas nodes = make_replicas(2, welcome_to(kNested));
+  Replicas nodes = make_replicas(2, welcome_to_inner(kNested));
   const std::vector<double> before = parameters_of(*nodes[0]);
   for (size_t i = 0; i < 2; ++i) nodes[i]->train(part_of(0, i, 0, 2, true));
   share_rows(nodes, {0, 1});
@@ -246,7 +246,7 @@ TEST(InnerReplica, DroppedWorkStaysDropped) {
   nodes[0]->apply_inner({.round = 0, .index = 0});
   TrainOrder again = part_of(0, 0, 0, 1, true);
   nodes[0]->train(again);
-  Replicas fresh = make_replicas(1, welcome_to(kNested));
+  Replicas fresh = make_replicas(1, welcome_to_inner(kNested));
   fresh[0]->train(again);
   EXPECT_EQ(staged(*nodes[0], before.size()), staged(*fresh[0], before.size()));
 }

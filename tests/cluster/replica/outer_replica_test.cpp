@@ -10,7 +10,7 @@
 namespace perigee {
 namespace {
 
-Welcome welcome_to(const std::string& averaging, const std::string& more = "") {
+Welcome welcome_to_outer(const std::string& averaging, const std::string& more = "") {
   Welcome welcome;
   welcome.job = R"({"loss": "cross_entropy", "seed": 5, "epochs": 100, "network": {"type": "sequential", "layers": [
       {"type": "conv2d", "out": 3, "kernel": 5, "stride": 4}, {"type": "batchnorm"}, {"type": "activation", "activation": "tanh"},
@@ -65,7 +65,7 @@ TEST(OuterIdentity, WithoutMomentumItIsPlainAveraging) {
   std::vector<std::vector<double>> ends;
   for (const char* averaging : {R"({"type": "periodic", "every": 2})", R"({"type": "diloco", "every": 2, "rate": 1, "momentum": 0})",
                                 R"({"type": "bmuf", "every": 2, "momentum": 0})", R"({"type": "slowmo", "every": 2, "momentum": 0})"}) {
-    Replicas nodes = make_replicas(3, welcome_to(averaging));
+    Replicas nodes = make_replicas(3, welcome_to_outer(averaging));
     for (int64_t round = 0; round < 4; ++round) play_round(nodes, round, {2, 1, 0});
     ends.push_back(parameters_of(*nodes[2]));
   }
@@ -77,7 +77,7 @@ TEST(OuterIdentity, SlowmoAtAConstantRateIsClassicBlockMomentum) {
   std::vector<std::vector<double>> ends;
   for (const char* averaging :
        {R"({"type": "slowmo", "every": 2, "momentum": 0.6})", R"({"type": "bmuf", "every": 2, "momentum": 0.6, "nesterov": false})"}) {
-    Welcome welcome = welcome_to(averaging);
+    Welcome welcome = welcome_to_outer(averaging);
     // Plain SGD: Adam would make steps of the rounding's noise where a gradient is zero.
     const std::string adam = R"({"type": "adam", "lr": {"type": "cosine", "from": 0.01}})";
     welcome.job.replace(welcome.job.find(adam), adam.size(), R"({"type": "sgd", "lr": 0.05})");
@@ -91,7 +91,7 @@ TEST(OuterIdentity, SlowmoAtAConstantRateIsClassicBlockMomentum) {
 // The mean of what was staged, computed apart, through torch's formula (see outer_test.cpp), in both precisions.
 template <class T>
 void expect_diloco(const std::string& precision, double tolerance) {
-  Replicas nodes = make_replicas(3, welcome_to(R"({"type": "diloco", "every": 2, "momentum": 0.8, "rate": 0.6})", precision));
+  Replicas nodes = make_replicas(3, welcome_to_outer(R"({"type": "diloco", "every": 2, "momentum": 0.8, "rate": 0.6})", precision));
   std::vector<double> buffer;
   for (int64_t round = 0; round < 4; ++round) {
     const std::vector<double> global = parameters_of<T>(*nodes[0]);
@@ -116,7 +116,7 @@ TEST(OuterTrajectory, SeesTheRoundAsItBegan) {
   const std::string averaging = R"({"type": "custom", "every": 2, "state": {"seen": 0}, "outer": {"program": [
       {"op": "add", "in": ["learning_rate", "progress"], "out": "t1"}, {"op": "add", "in": ["t1", "workers"], "out": "t2"},
       {"op": "add", "in": ["t2", "round"], "out": "t3"}], "outputs": {"global": "mean", "seen": "t3"}}})";
-  Replicas nodes = make_replicas(2, welcome_to(averaging, R"(, "precision": "float64")"));
+  Replicas nodes = make_replicas(2, welcome_to_outer(averaging, R"(, "precision": "float64")"));
   for (int64_t round = 0; round < 3; ++round) {
     const std::vector<int64_t> steps = round == 1 ? std::vector<int64_t>{2, 0} : std::vector<int64_t>{2, 2};
     play_round<double>(nodes, round, steps);
@@ -131,8 +131,8 @@ TEST(OuterTrajectory, SeesTheRoundAsItBegan) {
 }
 
 TEST(OuterState, IsInTheHashAndInCheckpointsAndNotInModels) {
-  Replicas nodes = make_replicas(2, welcome_to(R"("diloco")"));
-  Replicas plain = make_replicas(1, welcome_to(R"("periodic")"));
+  Replicas nodes = make_replicas(2, welcome_to_outer(R"("diloco")"));
+  Replicas plain = make_replicas(1, welcome_to_outer(R"("periodic")"));
   EXPECT_EQ(parameters_of(*nodes[0]), parameters_of(*plain[0]));
   EXPECT_NE(nodes[0]->load(-1, nullptr), plain[0]->load(-1, nullptr)) << "the state is no part of the hash";
   play_round(nodes, 0, {2, 2});
@@ -143,7 +143,7 @@ TEST(OuterState, IsInTheHashAndInCheckpointsAndNotInModels) {
 
 // U9, and a run that goes on from a checkpoint: the same bits as one that never stopped.
 TEST(OuterState, AJoinerAndAResumedRunHaveIt) {
-  const Welcome welcome = welcome_to(R"({"type": "diloco", "every": 2, "rate": 0.9})");
+  const Welcome welcome = welcome_to_outer(R"({"type": "diloco", "every": 2, "rate": 0.9})");
   Replicas nodes = make_replicas(2, welcome);
   for (int64_t round = 0; round < 3; ++round) play_round(nodes, round, {2, 2});
   const SharedBytes image = nodes[1]->snapshot();
@@ -160,7 +160,7 @@ TEST(OuterState, AJoinerAndAResumedRunHaveIt) {
 }
 
 TEST(OuterState, StaysWhatItWasWhenWorkIsDroppedOrNobodyContributes) {
-  Replicas nodes = make_replicas(2, welcome_to(R"("diloco")"));
+  Replicas nodes = make_replicas(2, welcome_to_outer(R"("diloco")"));
   play_round(nodes, 0, {2, 1});
   const SharedBytes before = nodes[0]->snapshot();
   const uint64_t hash = nodes[0]->hash;
@@ -171,14 +171,14 @@ TEST(OuterState, StaysWhatItWasWhenWorkIsDroppedOrNobodyContributes) {
   nodes[1]->train(small_order(1, 1, 2));
   EXPECT_EQ(nodes[1]->apply(1, 0, 96), hash) << "a round without examples changes neither parameters nor state";
   // And the initial values are those of the job's beginning.
-  const uint64_t start = make_replicas(1, welcome_to(R"("diloco")"))[0]->load(-1, nullptr);
+  const uint64_t start = make_replicas(1, welcome_to_outer(R"("diloco")"))[0]->load(-1, nullptr);
   EXPECT_NE(hash, start);
   EXPECT_EQ(nodes[0]->load(-1, nullptr), start);
 }
 
 // A late worker's change is moved onto the new result, of which the state is part.
 TEST(OuterState, ALateWorkerTakesItWithTheResult) {
-  const Welcome welcome = welcome_to(R"({"type": "diloco", "every": 2})");
+  const Welcome welcome = welcome_to_outer(R"({"type": "diloco", "every": 2})");
   Replicas nodes = make_replicas(2, welcome), late = make_replicas(1, welcome);
   late[0]->train(small_order(0, 3, 2));
   play_round(nodes, 0, {2, 2});
@@ -191,7 +191,7 @@ TEST(OuterState, ALateWorkerTakesItWithTheResult) {
 }
 
 TEST(OuterState, AnImageOfAnotherPolicyIsRefused) {
-  Replicas plain = make_replicas(1, welcome_to(R"("periodic")")), nodes = make_replicas(2, welcome_to(R"("diloco")"));
+  Replicas plain = make_replicas(1, welcome_to_outer(R"("periodic")")), nodes = make_replicas(2, welcome_to_outer(R"("diloco")"));
   play_round(nodes, 0, {2, 2});
   const SharedBytes before = nodes[0]->snapshot();
   EXPECT_EQ(nodes[0]->load(9, plain[0]->snapshot()), nodes[0]->hash);
@@ -201,14 +201,14 @@ TEST(OuterState, AnImageOfAnotherPolicyIsRefused) {
 
 // One worker by itself: its parameters are the mean, and the outer step moves on from there.
 TEST(OuterState, AloneTheStepIsTakenToo) {
-  Replicas one = make_replicas(1, welcome_to(R"({"type": "diloco", "every": 2, "momentum": 0, "rate": 0.5})"));
+  Replicas one = make_replicas(1, welcome_to_outer(R"({"type": "diloco", "every": 2, "momentum": 0, "rate": 0.5})"));
   const std::vector<double> global = parameters_of(*one[0]);
   const std::vector<double> mean = play_round(one, 0, {2});
   std::vector<double> expected(global.size());
   for (size_t i = 0; i < global.size(); ++i) expected[i] = global[i] - 0.5 * (global[i] - mean[i]);
   EXPECT_LE(relative_difference(expected, parameters_of(*one[0])), 1e-6);
   // Block momentum of one worker is none: its parameters stay to the bit.
-  Replicas bmuf = make_replicas(1, welcome_to(R"("bmuf")")), periodic = make_replicas(1, welcome_to(R"("periodic")"));
+  Replicas bmuf = make_replicas(1, welcome_to_outer(R"("bmuf")")), periodic = make_replicas(1, welcome_to_outer(R"("periodic")"));
   for (int64_t round = 0; round < 3; ++round) {
     play_round(bmuf, round, {2});
     play_round(periodic, round, {2});
@@ -218,7 +218,7 @@ TEST(OuterState, AloneTheStepIsTakenToo) {
 
 // Gradients are averaged first; the outer step begins with the first round of parameters, from the state's initial values.
 TEST(OuterState, WaitsForTheSynchronousPhase) {
-  const Welcome welcome = welcome_to(R"({"type": "diloco", "every": 2, "sync_until": 0.001})");
+  const Welcome welcome = welcome_to_outer(R"({"type": "diloco", "every": 2, "sync_until": 0.001})");
   TestReplica node(welcome);
   const SharedBytes start = node.snapshot();
   node.train({.gradient = true, .ranges = {{0, 0, 32}}});

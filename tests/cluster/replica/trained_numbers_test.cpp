@@ -8,7 +8,7 @@
 namespace perigee {
 namespace {
 
-Welcome welcome_to(const std::string& averaging) {
+Welcome welcome_to_numbers(const std::string& averaging) {
   Welcome welcome;
   welcome.job = R"({"loss": "cross_entropy", "seed": 5, "epochs": 50, "network": {"type": "sequential", "layers": [
       {"type": "conv2d", "out": 3, "kernel": 5, "stride": 4}, {"type": "batchnorm"}, {"type": "activation", "activation": "tanh"},
@@ -46,7 +46,7 @@ Contribution in_steps(
 TEST(TrainedNumbers, StepByStepAreThoseOfAReplicaThatTrainsAtOnce) {
   SharedOpener opener;
   TrainedNumbers stepped(opener);
-  const Welcome welcome = welcome_to(R"({"type": "periodic", "every": 4})");
+  const Welcome welcome = welcome_to_numbers(R"({"type": "periodic", "every": 4})");
   stepped.open(welcome);
   TestReplica whole(welcome);
   for (int64_t round = 0; round < 3; ++round) {
@@ -65,7 +65,7 @@ TEST(TrainedNumbers, StepByStepAreThoseOfAReplicaThatTrainsAtOnce) {
 TEST(TrainedNumbers, EndWhereTheClockSaysSo) {
   SharedOpener opener;
   TrainedNumbers numbers(opener);
-  numbers.open(welcome_to(R"({"type": "periodic", "every": 4})"));
+  numbers.open(welcome_to_numbers(R"({"type": "periodic", "every": 4})"));
   const Contribution cut = in_steps(numbers, order_of(0, 4), 3);
   EXPECT_EQ(cut.steps, 3);
   EXPECT_EQ(cut.ranges.size(), 3u);
@@ -74,7 +74,7 @@ TEST(TrainedNumbers, EndWhereTheClockSaysSo) {
 TEST(TrainedNumbers, AnOrderThatIsGivenUpLeavesNothing) {
   SharedOpener opener;
   TrainedNumbers numbers(opener);
-  const Welcome welcome = welcome_to(R"({"type": "periodic", "every": 4})");
+  const Welcome welcome = welcome_to_numbers(R"({"type": "periodic", "every": 4})");
   numbers.open(welcome);
   TestReplica whole(welcome);
   numbers.begin(order_of(0, 4));
@@ -93,7 +93,7 @@ TEST(TrainedNumbers, AnOrderThatIsGivenUpLeavesNothing) {
 TEST(TrainedNumbers, AResultThatComesBetweenTwoStepsIsTaken) {
   SharedOpener opener;
   TrainedNumbers numbers(opener), other(opener);
-  const Welcome welcome = welcome_to(R"({"type": "periodic", "every": 4})");
+  const Welcome welcome = welcome_to_numbers(R"({"type": "periodic", "every": 4})");
   numbers.open(welcome), other.open(welcome);
   in_steps(other, order_of(0, 4), 4);
   other.apply({.round = 0, .examples = 64, .examples_after = 64, .alone = true});
@@ -113,7 +113,7 @@ TEST(TrainedNumbers, AResultThatComesBetweenTwoStepsIsTaken) {
 }
 
 sim::ForecastInput simulated(SharedOpener& opener, int nodes, const std::string& averaging) {
-  const Welcome welcome = welcome_to(averaging);
+  const Welcome welcome = welcome_to_numbers(averaging);
   sim::ForecastInput in;
   in.nodes = nodes;
   in.job = Json::parse(welcome.job, "job");
@@ -149,7 +149,7 @@ TEST(TrainedNumbers, ServedRoundsAreThoseOfAWorkerAndAServer) {
     const sim::Forecast f = sim::forecast(simulated(opener, 1, averaging));
     EXPECT_EQ(f.rounds, 20);
     ASSERT_EQ(f.share, 1) << f.ended;
-    Welcome welcome = welcome_to(averaging);
+    Welcome welcome = welcome_to_numbers(averaging);
     ReplicaTrainer server(welcome, {.opener = &opener});
     welcome.id = 2;  // the server is started first
     ReplicaTrainer worker(welcome, {.opener = &opener});

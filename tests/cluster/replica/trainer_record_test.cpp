@@ -17,7 +17,7 @@ namespace {
 
 using Kind = TrainerStep::Kind;
 
-const Welcome kWelcome{.id = 3, .job = R"({"name": "x"})", .folder = "/data", .tuning = "{}", .threads = 2};
+const Welcome kTrainerWelcome{.id = 3, .job = R"({"name": "x"})", .folder = "/data", .tuning = "{}", .threads = 2};
 
 struct Folder {
   std::filesystem::path path = std::filesystem::temp_directory_path() / ("perigee-trainer-record-" + std::to_string(getpid()));
@@ -38,7 +38,7 @@ SharedBytes image_of(const std::string& head, const std::string& values) {
 // Two orders, of which the second is given up after the first round was taken beside it.
 std::string written(const Folder& folder) {
   TrainerRecord record(folder.path.string());
-  record.begin(kWelcome);
+  record.begin(kTrainerWelcome);
   record.loaded(-1, 0xa, nullptr, false, 0);
   record.train({.round = 0, .ranges = {{0, 16, 8}, {0, 24, 8}}, .examples_before = 0, .examples_per_step = 16});
   record.staged({.round = 0, .examples = 16, .steps = 2});

@@ -21,9 +21,9 @@ constexpr uint64_t kJob = 0x5eed;
 constexpr double kLimitMs = 400'000;  // of virtual time after the last fault
 constexpr uint64_t kMaxEvents = 4'000'000;
 
-class World {
+class StandbyWorld {
  public:
-  World(uint64_t seed, bool trace) : rng_(mix(seed, 0x7374616e)), network_(seed), trace_(trace) {
+  StandbyWorld(uint64_t seed, bool trace) : rng_(mix(seed, 0x7374616e)), network_(seed), trace_(trace) {
     averaging_ = rng_.chance(0.4) ? R"({"type": "allreduce", "deadline_ms": 2000})"
                  : rng_.chance(0.5)
                      ? R"({"type": "periodic", "every": 2, "deadline_ms": 2000})"
@@ -68,8 +68,8 @@ class World {
  private:
   // One place that can coordinate, with its own disk.
   struct Site final : TransportEvents, CoordinatorEvents, StandbyEvents {
-    explicit Site(World& w) : world(w) {}
-    World& world;
+    explicit Site(StandbyWorld& w) : world(w) {}
+    StandbyWorld& world;
     int process = -1;
     uint64_t life = 0;
     Disk disk;
@@ -124,8 +124,8 @@ class World {
   };
 
   struct WorkerNode final : WorkerEvents {
-    explicit WorkerNode(World& w) : world(w) {}
-    World& world;
+    explicit WorkerNode(StandbyWorld& w) : world(w) {}
+    StandbyWorld& world;
     int number = 0, process = -1;
     uint64_t life = 0;
     ReplicaFaults faults;
@@ -440,6 +440,6 @@ class World {
 
 }  // namespace
 
-StandbyOutcome simulate_standby(uint64_t seed, bool trace) { return World(seed, trace).run(); }
+StandbyOutcome simulate_standby(uint64_t seed, bool trace) { return StandbyWorld(seed, trace).run(); }
 
 }  // namespace perigee::sim

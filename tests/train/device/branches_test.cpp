@@ -9,8 +9,6 @@
 namespace perigee {
 namespace {
 
-const TrainerOptions kDevice{.backend = Backend::cuda};
-
 Job mlp_job(const std::string& more) {
   return job_of(R"([{"type": "dense", "out": 40, "activation": "relu"}, {"type": "dense", "out": 30, "activation": "tanh"},
                     {"type": "dense", "out": 10}])",
@@ -38,13 +36,13 @@ Job text_job(const std::string& more) {
   return on_text(job, "branches.txt", "the quick brown fox jumps over the lazy dog", 40, 6, 40);
 }
 
-struct Case {
+struct BranchCase {
   const char* name;
   Job (*make)(const std::string&);
   const char* more;
 };
 
-const Case kCases[] = {
+const BranchCase kBranchCases[] = {
     {"lenet", &lenet_job, ""},
     {"mlp", &mlp_job, ""},
     {"residual", &residual_job, ""},
@@ -60,14 +58,14 @@ const Case kCases[] = {
     {"regularized", &mlp_job, R"(, "regularization": {"l1": 0.001, "l2": 0.01})"},
 };
 
-Bits after_steps(const Case& of, const char* branches) {
+Bits after_steps(const BranchCase& of, const char* branches) {
   const Environment wanted("PERIGEE_CUDA_BRANCHES", branches);
   Trainer trainer(of.make(of.more), kDevice);
   for (int step = 0; step < 9; ++step) trainer.step();
   return bits_of(trainer);
 }
 
-class Branches : public testing::TestWithParam<Case> {};
+class Branches : public testing::TestWithParam<BranchCase> {};
 
 TEST_P(Branches, HaveTheBitsOfTheLine) {
   const Bits line = after_steps(GetParam(), "1");
@@ -78,13 +76,13 @@ TEST_P(Branches, HaveTheBitsOfTheLine) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Jobs, Branches, testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Jobs, Branches, testing::ValuesIn(kBranchCases), [](const auto& info) { return std::string(info.param.name); });
 
 // Whichever form is measured to be the faster one: nothing of what is measured is to be seen.
 TEST(Branches, AreChosenByMeasurementThatChangesNothing) {
   Trainer chosen(lenet_job(), kDevice);
   for (int step = 0; step < 9; ++step) chosen.step();
-  EXPECT_EQ(bits_of(chosen), after_steps(kCases[0], "1"));
+  EXPECT_EQ(bits_of(chosen), after_steps(kBranchCases[0], "1"));
 }
 
 // Copies between four words: b = a, c = b, and beside them d = a; then a = c.

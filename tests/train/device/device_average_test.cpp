@@ -8,12 +8,11 @@
 
 #include "src/model/device/device_model.h"
 #include "src/run/checkpoint.h"
+#include "tests/train/device/device_site.h"
 #include "tests/train/device/team_site.h"
 
 namespace perigee {
 namespace {
-
-const TrainerOptions kDevice{.backend = Backend::cuda}, kReference{.threads = 1, .backend = Backend::ref, .sub_batch = 1000};
 
 std::vector<std::byte> average_of(const Trainer& trainer) {
   const WeightAverage& average = *trainer.average();
@@ -28,13 +27,13 @@ void expect_same_average(const Trainer& device, const Trainer& reference) {
   EXPECT_EQ(average_of(device), average_of(reference));
 }
 
-struct Case {
+struct AverageCase {
   const char* name;
   Job (*make)(const std::string&);
   const char* more;
 };
 
-const Case kCases[] = {
+const AverageCase kAverageCases[] = {
     {"ema", &noisy_job, R"(, "ema": {"decay": 0.8})"},
     {"ema_of_every_second", &noisy_job, R"(, "ema": {"decay": 0.8, "from_step": 3, "every": 2})"},
     {"swa", &noisy_job, R"(, "swa": {"from_epoch": 1})"},
@@ -46,7 +45,7 @@ const Case kCases[] = {
     {"accumulated", &noisy_job, R"(, "accumulate": 3, "ema": {"decay": 0.8})"},
 };
 
-class DeviceAverages : public testing::TestWithParam<Case> {};
+class DeviceAverages : public testing::TestWithParam<AverageCase> {};
 
 TEST_P(DeviceAverages, HaveTheBitsOfTheReference) {
   Trainer device(GetParam().make(GetParam().more), kDevice), reference(GetParam().make(GetParam().more), kReference);
@@ -83,7 +82,8 @@ TEST_P(DeviceAverages, HaveThemInRunsToo) {
   for (size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], b.losses[i], 1e-4 * b.losses[i]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Jobs, DeviceAverages, testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Jobs, DeviceAverages, testing::ValuesIn(kAverageCases),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 // The bytes that go over to the device and back in five steps.
 Gpu::Traffic traffic_of_steps(const std::string& more) {

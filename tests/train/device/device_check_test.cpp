@@ -29,7 +29,7 @@ struct Spoilt {
   }
 };
 
-std::string error_of(Trainer& trainer) {
+std::string step_error(Trainer& trainer) {
   try {
     trainer.step();
   } catch (const Error& error) {
@@ -52,7 +52,7 @@ TEST(DeviceCheck, NamesTheKernelThatIsWrong) {
     Trainer trainer(head ? head_job() : lenet_job(), checked("check:cuda:0,ref"));
     trainer.step();
     const Spoilt wrong(op);
-    const std::string told = error_of(trainer);
+    const std::string told = step_error(trainer);
     for (const char* part : {"step 2", "disagrees with the reference", "cuda:0", "is off by", "stand-in"})
       EXPECT_NE(told.find(part), std::string::npos) << "'" << part << "' in: " << told;
     EXPECT_NE(told.find("op '" + std::string(op) + "'"), std::string::npos) << told;

@@ -9,8 +9,6 @@
 namespace perigee {
 namespace {
 
-const TrainerOptions kDevice{.backend = Backend::cuda};
-
 TEST(Device, SaysWhatIsWrongWithTheDevice) {
   TrainerOptions seventh = kDevice;
   seventh.devices = {7};

@@ -11,8 +11,6 @@
 namespace perigee {
 namespace {
 
-const TrainerOptions kDevice{.backend = Backend::cuda}, kReference{.threads = 1, .backend = Backend::ref, .sub_batch = 1000};
-
 class DeviceMemoryOf : public testing::TestWithParam<MemoryJob> {};
 
 TEST_P(DeviceMemoryOf, IsForetold) {

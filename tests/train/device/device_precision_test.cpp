@@ -11,8 +11,6 @@
 namespace perigee {
 namespace {
 
-const TrainerOptions kDevice{.backend = Backend::cuda}, kReference{.threads = 1, .backend = Backend::ref, .sub_batch = 1000};
-
 // A device's copies of the parameters (those in 16 bits) follow when the parameters are set from outside.
 TEST(DeviceParameters, MayBeSetBetweenSteps) {
   for (const char* precision : {"float32", "bf16", "fp16"}) {

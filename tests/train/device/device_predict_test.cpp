@@ -15,8 +15,6 @@
 namespace perigee {
 namespace {
 
-const TrainerOptions kDevice{.backend = Backend::cuda};
-
 // Pixels of so many images of 28 x 28.
 std::vector<float> images(int64_t count) {
   std::vector<float> pixels(static_cast<size_t>(count) * 784);

@@ -10,9 +10,14 @@
 #include <string>
 
 #include "src/core/error.h"
+#include "src/train/trainer.h"
 #include "tests/cuda/shim/counters.h"
+#include "tests/io/temporary.h"
 
 namespace perigee {
+
+// Of the reference a sub-batch holds every batch of these tests, as on the device.
+inline const TrainerOptions kDevice{.backend = Backend::cuda}, kReference{.threads = 1, .backend = Backend::ref, .sub_batch = 1000};
 
 template <class F>
 F* of_module(const char* name) {
@@ -26,12 +31,6 @@ inline shim::Counters& counters() { return *of_module<shim::Counters*()>("shim_c
 struct Fault {
   Fault(const char* what, long nth) { of_module<void(const char*, long)>("shim_fault")(what, nth); }
   ~Fault() { of_module<void(const char*, long)>("shim_fault")("", 0); }
-};
-
-struct Environment {
-  Environment(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~Environment() { unsetenv(name_); }
-  const char* name_;
 };
 
 inline std::string error_of(const std::function<void()>& act) {

@@ -10,7 +10,7 @@
 namespace perigee {
 namespace {
 
-struct Case {
+struct TeamCase {
   const char* name;
   Job (*make)(const std::string&);
   const char* more;
@@ -22,7 +22,7 @@ Job drawn_anew(const std::string& more) {
   return job;
 }
 
-const Case kCases[] = {
+const TeamCase kTeamCases[] = {
     {"lenet", &lenet_job, ""},
     {"drawn", &drawn_job, ""},
     {"streamed", &drawn_anew, ""},
@@ -34,7 +34,7 @@ const Case kCases[] = {
     {"constrained", &lenet_job, R"(, "constraint": [{"type": "max_norm", "max": 0.4}, {"type": "non_negative", "on": "bias"}])"},
 };
 
-class Team : public testing::TestWithParam<Case> {};
+class Team : public testing::TestWithParam<TeamCase> {};
 
 void expect_same_steps(Trainer& team, Trainer& threads, int steps) {
   for (int step = 1; step <= steps; ++step) {
@@ -68,7 +68,7 @@ TEST_P(Team, HasThemWithNcclToo) {
   EXPECT_EQ(bits_of(team), bits_of(threads));
 }
 
-INSTANTIATE_TEST_SUITE_P(Jobs, Team, testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Jobs, Team, testing::ValuesIn(kTeamCases), [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Team, WithNcclAStepIsOneGraphOfEachGpu) {
   const Environment four("PERIGEE_SHIM_DEVICES", "4");

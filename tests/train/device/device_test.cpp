@@ -15,8 +15,6 @@
 namespace perigee {
 namespace {
 
-const TrainerOptions kDevice{.backend = Backend::cuda}, kReference{.threads = 1, .backend = Backend::ref, .sub_batch = 1000};
-
 Job drawn_anew(const std::string& more = "") {
   Job job = lenet_job(more);
   job.set("data.train.endless", "true");

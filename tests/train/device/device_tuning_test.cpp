@@ -19,8 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const TrainerOptions kDevice{.backend = Backend::cuda}, kReference{.threads = 1, .backend = Backend::ref, .sub_batch = 1000};
-
 void takes(const std::string& way, const std::vector<double>& times_ms) {
   of_module<void(const char*, const double*, int)>("shim_kernel")(way.c_str(), times_ms.data(), static_cast<int>(times_ms.size()));
 }

@@ -9,21 +9,22 @@
 namespace perigee {
 namespace {
 
-std::string conv(int channels, int kernel, int stride, int padding) {
+std::string strided_conv(int channels, int kernel, int stride, int padding) {
   return R"({"type": "conv2d", "bias": false, "out": )" + std::to_string(channels) + R"(, "kernel": )" + std::to_string(kernel) +
          R"(, "stride": )" + std::to_string(stride) + R"(, "padding": )" + std::to_string(padding) + "}";
 }
 
 std::string resnet50() {
   const std::string norm = R"({"type": "batchnorm", "activation": "relu"})", plain = R"("batchnorm")";
-  std::string layers = "[" + conv(64, 7, 2, 3) + "," + norm + R"(, {"type": "maxpool", "kernel": 3, "stride": 2, "padding": 1})";
+  std::string layers = "[" + strided_conv(64, 7, 2, 3) + "," + norm + R"(, {"type": "maxpool", "kernel": 3, "stride": 2, "padding": 1})";
   const int blocks[] = {3, 4, 6, 3};
   for (int stage = 0; stage < 4; ++stage)
     for (int block = 0; block < blocks[stage]; ++block) {
       const int width = 64 << stage, stride = stage > 0 && block == 0 ? 2 : 1;
-      layers += R"(, {"type": "residual", "activation": "relu", "layers": [)" + conv(width, 1, 1, 0) + "," + norm + "," +
-                conv(width, 3, stride, 1) + "," + norm + "," + conv(4 * width, 1, 1, 0) + "," + plain + "]";
-      if (block == 0) layers += R"(, "shortcut": {"type": "sequential", "layers": [)" + conv(4 * width, 1, stride, 0) + "," + plain + "]}";
+      layers += R"(, {"type": "residual", "activation": "relu", "layers": [)" + strided_conv(width, 1, 1, 0) + "," + norm + "," +
+                strided_conv(width, 3, stride, 1) + "," + norm + "," + strided_conv(4 * width, 1, 1, 0) + "," + plain + "]";
+      if (block == 0)
+        layers += R"(, "shortcut": {"type": "sequential", "layers": [)" + strided_conv(4 * width, 1, stride, 0) + "," + plain + "]}";
       layers += "}";
     }
   return layers + R"(, {"type": "global_pool", "kind": "average"}, {"type": "dense", "out": 1000}])";
