@@ -48,8 +48,8 @@ SHARES = [
     {"engines": WHOLE},
 ]
 # Seconds on two idle cores with an empty compiler cache; of a part in slices, for one slice. Those of build and asan are computed from the CPU
-# time of single files: program and library 750 s, tests 7 s a file in cluster/ and 5 elsewhere, the stand-in's kernels 2 s a file; with the address
-# sanitizer 2.3 times as much. Of a slice of asan 650 s are the library.
+# time of single files: program and library 750 s, tests 2 s a file that is compiled with others of its program and 4 otherwise, the stand-in's
+# kernels 2 s a file; with the address sanitizer 2.3 times as much. Of a slice of asan 650 s are the library.
 BUDGETS = {
     "build": 1200, "lint": 240, "unit": 600, "models": 150, "install": 90, "mnist": 60, "simulator": 130,
     "asan": 1100, "tsan": 720, "isa": 240, "fuzz": 900, "package": 600, "wheel": 120, "bundle": 180, "rehearsal": 180, "faults": 540,
