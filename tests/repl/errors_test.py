@@ -8,6 +8,7 @@ must leave it, and --write takes such lines out. It adds none. Files that are da
 the errors of UNIT_TESTED, of headers and of functions that do nothing but raise, a test anywhere says the cause or the remedy. Those that none says
 stand in tests/rules/errors_unsaid.txt, each with one of REASONS and what that is in its case. There may be MOST_UNSAID of them and no more.
 """
+import concurrent.futures
 import os
 import pathlib
 import random
@@ -157,8 +158,9 @@ def follow(case, message):
 
 def wrong_with(case, program, folder):
     """A list of what is wrong with the case, and all that the program said."""
-    shutil.copytree(program.tables, folder)
+    shutil.copytree(program.tables, folder, copy_function=os.link)  # a copy for each case is a gigabyte, for which every fsync waits
     text = case.script or script_of(case.parts)
+    (folder / case.file).unlink(missing_ok=True)
     (folder / case.file).write_text(text)
     for args in case.after:
         code, out, err = program.run(folder, args, case.environment)
@@ -187,6 +189,10 @@ def wrong_with(case, program, folder):
         if code:
             wrong.append(f"after {change} it fails still: {more.strip()}")
     return wrong + ([message] if wrong else []), err
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def literals(call):
@@ -330,13 +336,15 @@ def main():
         tables = pathlib.Path(root) / "tables"
         tables.mkdir()
         write_tables(tables)
-        program = Program(program_path, tables)
-        for index, case in enumerate(error_cases.CASES):
-            if only and case.name not in only:
-                continue
-            wrong, err = wrong_with(case, program, pathlib.Path(root) / f"case{index}")
-            said.append(err)
-            check(case.name, wrong)
+        program, before = Program(program_path, tables), contents(tables)
+        cases = [case for case in error_cases.CASES if not only or case.name in only]
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:  # half of a case's time is waiting for the disk
+            found = pool.map(lambda index: wrong_with(cases[index], program, pathlib.Path(root) / f"case{index}"), range(len(cases)))
+            for case, (wrong, err) in zip(cases, found):
+                said.append(err)
+                check(case.name, wrong)
+        after = contents(tables)
+        check("no case writes into a table, which is every case's", [name for name in before if after.get(name) != before[name]])
     if not only:
         check_places("\n".join([*said, expected_by_unit_tests()]), write, check)
     print(f"1..{number}")
