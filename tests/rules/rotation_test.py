@@ -4,7 +4,9 @@ import hashlib
 import pathlib
 import re
 import sys
+import threading
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from runner import report, rotation  # noqa: E402
@@ -52,6 +54,27 @@ class Rotation(unittest.TestCase):
     def test_the_longest_tests_begin_first(self):
         tests = [{"name": name, "priority": priority, "is_parallel": name != "alone"} for name, priority in (("a", 0), ("long", 1), ("alone", 1), ("b", 0), ("longer", 2))]
         self.assertEqual([t["name"] for t in report.in_order(tests)], ["longer", "long", "a", "b"])
+
+    def test_one_that_waits_runs_beside_those_that_compute(self):
+        running, lock, meeting = set(), threading.Lock(), threading.Barrier(report.JOBS + 1)
+
+        def run(part, test, folder, env):
+            with lock:
+                running.add(test["name"])
+                self.assertTrue(test["is_parallel"] or len(running) == 1, running)
+            if test["is_parallel"]:
+                meeting.wait(60)  # of one for each core, and another
+            with lock:
+                running.remove(test["name"])
+
+        def test_of(name, suite, parallel=True):
+            return {"name": name, "suite": suite, "is_parallel": parallel}
+
+        tests = [test_of(f"computes {i}", ["perigee"]) for i in range(report.JOBS)]
+        tests += [test_of("alone", ["perigee"], False)]
+        tests += [test_of(f"waits {i}", ["perigee", "perigee:waits"]) for i in range(report.JOBS + 2)]
+        with unittest.mock.patch.object(report, "run_test", run):
+            report.run_tests(None, tests, None)
 
     def test_every_share_fits_into_the_time(self):
         for share in range(len(rotation.SHARES)):

@@ -1,4 +1,5 @@
 """Running commands and tests, and counting what they say. Used by the parts (parts.py)."""
+import collections
 import concurrent.futures
 import json
 import os
@@ -120,12 +121,33 @@ def in_order(tests):
     return sorted((t for t in tests if t.get("is_parallel", True)), key=lambda t: -t.get("priority", 0))
 
 
+def waits(test):
+    """One of real processes, which wait for each other and for the disk most of the time: Meson's suite `waits`."""
+    return any(suite.endswith(":waits") for suite in test.get("suite", []))
+
+
 def run_tests(part, tests, folder, env=None):
-    alone = [t for t in tests if not t.get("is_parallel", True)]
-    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        list(pool.map(lambda t: run_test(part, t, folder, env or {}), in_order(tests)))
-    for test in alone:
-        run_test(part, test, folder, env or {})
+    """As many at a time as there are cores, and one more of those that wait; when only such are left, each core's turn goes to them, too."""
+    together = in_order(tests)
+    waiting = collections.deque(t for t in together if waits(t))
+    computing = collections.deque(t for t in together if not waits(t))
+
+    def take_turns(*queues):
+        for queue in queues:
+            while True:
+                try:
+                    test = queue.popleft()
+                except IndexError:
+                    break
+                run_test(part, test, folder, env or {})
+
+    with concurrent.futures.ThreadPoolExecutor(JOBS + 1) as pool:
+        turns = [pool.submit(take_turns, computing, waiting) for _ in range(JOBS)] + [pool.submit(take_turns, waiting)]
+        for turn in turns:
+            turn.result()
+    for test in tests:
+        if not test.get("is_parallel", True):
+            run_test(part, test, folder, env or {})
 
 
 def count_line(part, text):
