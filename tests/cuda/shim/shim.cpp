@@ -201,7 +201,7 @@ const uint64_t* exchange(unsigned mask, uint64_t value, const char* operation) {
   const unsigned own = 1u << (block.self % kWarp);
   if ((mask & own) == 0) fail(std::string(operation) + " by a lane that its mask leaves out");
   if (warp.arrived == 0) warp.mask = mask, warp.operation = operation;
-  if (warp.mask != mask || std::strcmp(warp.operation, operation) != 0)
+  if (warp.mask != mask || (warp.operation != operation && std::strcmp(warp.operation, operation) != 0))
     fail(std::string(operation) + " while others of the warp are at " + warp.operation);
   values[block.self % kWarp] = value;
   warp.arrived |= own;
