@@ -71,7 +71,7 @@ class Converter {
     if (key == "loss") return "a loss is a name, as \"mse\", pg.loss.huber { delta = 1 } (pg.loss lists them), or pg.loss.lambda(f)";
     if (key == "metrics")
       return "metrics are names of evaluations, as { \"classification\", \"roc\" } (pg.metric lists them), or pg.metric.lambda(f)";
-    if (given == "optimizer") return "an optimiser is one of pg.adam, pg.sgd, ...; on tensors a script may write its own, by pg.grad";
+    if (given == "optimizer") return "an optimiser is one of pg.adam, pg.sgd, ..., or pg.rule { update = function(p, g, s, now) ... end }";
     if (key == "optimizer") return "a rate is a number, a schedule as pg.cosine { from = 0.1 }, or pg.schedule.lambda(f)";
     return "a job holds numbers, text, booleans and tables";
   }

@@ -132,9 +132,10 @@ local function stored(part)
   if copy.metrics ~= nil then copy.metrics = at_line_of("metrics", figures, copy.metrics) end
   if type(copy.optimizer) == "function" then
     refuse_ours(copy.optimizer, "optimizer", rules.optimizers, "call it: optimizer = pg.%s { lr = 0.001 }")
+    copy.optimizer = { update = copy.optimizer }
   end
   if type(copy.optimizer) == "table" and type(rawget(copy.optimizer, "update")) == "function" then
-    copy.optimizer = rules.optimizers.rule(copy.optimizer)
+    copy.optimizer = at_line_of("optimizer", rules.optimizers.rule, copy.optimizer)
   end
   if copy.objectives ~= nil then copy.objectives = list_of(copy.objectives, stored) end
   if copy.phases ~= nil then copy.phases = list_of(copy.phases, stored) end

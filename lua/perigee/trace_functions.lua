@@ -142,7 +142,10 @@ function trace.rule(f, state)
     end })
     local own = setmetatable({}, {
       __index = function(_, name)
-        if not settable[name] then where.fail(("there is no state '%s'%s"):format(tostring(name), where.suggestion(name, { unpack(states) }))) end
+        if not settable[name] then
+          local hint = states[1] and where.suggestion(name, { unpack(states) }) or "; pg.rule { state = { \"m\" }, update = f } keeps one"
+          where.fail(("there is no state '%s'%s"):format(tostring(name), hint))
+        end
         return fields[name]
       end,
       __newindex = function(_, name, value) fields[name] = value end,

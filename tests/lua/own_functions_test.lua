@@ -77,6 +77,13 @@ function tests.a_traced_rule_trains_as_the_built_in_one()
   check_same(trained { data = data_of(numbers), loss = "mse", optimizer = { lr = 0.1, state = { "m" }, update = momentum } }, wanted)
 end
 
+function tests.a_function_alone_is_a_rule()
+  local function descent(p, g) return p - 0.1 * g end
+  local wanted = trained { data = data_of(numbers), loss = "mse", optimizer = pg.sgd { 0.1 } }
+  check_same(trained { data = data_of(numbers), loss = "mse", optimizer = descent }, wanted)
+  check_same(trained({ data = data_of(numbers), loss = "mse", optimizer = descent }, true), wanted)
+end
+
 function tests.a_traced_rule_knows_its_numbers()
   local function adam(p, g, s, now)
     s.m = 0.9 * s.m + 0.1 * g
