@@ -322,11 +322,10 @@ class TableReader {
 
   // One feature for each date or name learns nothing of others, and a network knows the training rows by heart.
   void warn_of_many_words(const TableSourceMeaning& meaning, size_t different) const {
-    if (different <= kManyWords || 2 * different <= rows_.size()) return;
     const std::string column = table_.where + ": column '" + meaning.name + "' has ", count = std::to_string(different);
-    if (are_dates(meaning))
+    if (different > 1 && are_dates(meaning))
       warn(column + "dates, and each of the " + count + " different ones becomes a feature of its own; " + date_hint(meaning.name));
-    else
+    else if (different > kManyWords && 2 * different > rows_.size())
       warn(column + count + " different texts in " + std::to_string(rows_.size()) +
            " rows, and each becomes a feature of its own; drop = { \"" + meaning.name +
            "\" } leaves it out, categorical says that it is meant");

@@ -149,6 +149,9 @@ def columns_of_many_texts_are_told():
     assert error == "", error
     _, error = run("-e", 'print(#pg.data.csv { "many.csv", task = "regress", dates = { "when" }, categorical = { "name" } })')
     assert error == "", error
+    pathlib.Path("few.csv").write_text("when,y\n" + "".join(f"2021-0{i % 3 + 1}-15,{i}\n" for i in range(90)))
+    _, error = run("-e", 'print(#pg.data.csv { "few.csv", task = "regress" })')
+    assert "column 'when' has dates, and each of the 3 different ones" in error, error
 
 
 def a_regression_worse_than_the_mean_is_told():
