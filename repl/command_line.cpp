@@ -50,6 +50,7 @@ std::string other_command(const std::string& word) {
   constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
       {"export", kModel},
       {"convert", kModel},
+      {"import", "a script says what is trained; models/coming_from/ shows how a network of Keras or PyTorch is written"},
       {"serve", kModel},
       {"plot", "`perigee report RUN` draws its curves on a page, run:plot \"loss\" at the prompt"},
       {"ls", "runs are folders in runs/; `perigee report RUN RUN` compares them"},

@@ -103,7 +103,7 @@ end
 
 local activations
 
----"; as a layer it is pg.activation { "relu" }, ..." where an activation has this name, else "".
+---"; as a layer it is pg.activation { "relu" }, ..." where an activation has this name, "; the layer is pg.batchnorm" for batch_norm, else "".
 ---@param name string
 ---@return string
 function layers.as_layer(name)
@@ -111,6 +111,8 @@ function layers.as_layer(name)
     activations = {}
     for _, definition in ipairs(native.family "activation") do activations[definition.name] = true end
   end
+  local layer = name:gsub("_", "")
+  if layer ~= name and constructors[layer] then return "; the layer is pg." .. layer end
   if not activations[name] then return "" end
   return ('; as a layer it is pg.activation { "%s" }, or activation = "%s" of the layer before it'):format(name, name)
 end

@@ -41,6 +41,9 @@ bool exists(const std::string& path) { return file_exists(path) || folder_exists
 std::string missing_file_hint(const Config& config, const std::string& folder) {
   const char* shared = std::getenv("PERIGEE_DATA");
   for (const auto& [key, value] : config.json().as_object()) {
+    if (shared && *shared && value.is_string() && value.as_string().starts_with(std::string(shared) + "/") && !exists(value.as_string()))
+      return folder_exists(shared) ? "PERIGEE_DATA is " + std::string(shared) + ", and has no such file"
+                                   : "PERIGEE_DATA is " + std::string(shared) + ", and there is no such folder";
     const bool is_path = value.is_string() && key != "type" && !value.as_string().starts_with('/');
     if (!is_path || value.as_string().find_first_of("/.") == std::string::npos || exists(path_in(folder, value.as_string()))) continue;
     if (std::string near = nearby_hint(path_in(folder, value.as_string())); !near.empty()) return near;

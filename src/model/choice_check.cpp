@@ -72,6 +72,20 @@ std::string class_text(const Field& field, int64_t label) {
   return at < field.class_names.size() ? "'" + field.class_names[at] + "'" : std::to_string(label);
 }
 
+// Labels of a program's own numbers that begin with 1: the last of them is beyond the outputs, and 0 is nobody's.
+bool counts_from_one(const DataSource& source, size_t field, int64_t outputs) {
+  const Field& described = source.fields()[field];
+  if (!described.class_names.empty() || described.classes != outputs + 1) return false;
+  ExampleRoom room(source);
+  const int64_t size = source.size(), step = source.traits().cheap ? 1 : std::max<int64_t>(1, size / kSampled);
+  for (int64_t i = 0, label = 0; i < size; i += step) {
+    source.read({.index = i}, room.slots);
+    std::memcpy(&label, room.slots[field], sizeof label);
+    if (label == 0) return false;
+  }
+  return true;
+}
+
 void refuse_surplus(const Model& model, const DataSource& source, size_t index, int64_t outputs, const std::string& where) {
   const Field& field = source.fields()[index];
   int64_t label = 0;
@@ -83,7 +97,8 @@ void refuse_surplus(const Model& model, const DataSource& source, size_t index, 
                .got = std::to_string(field.classes) + " classes in field '" + field.name + "' of " + source.traits().description +
                       " (example " + std::to_string(example) + " is " + class_text(field, label) + ") and " + std::to_string(outputs) +
                       (outputs == 1 ? " output" : " outputs"),
-               .hint = widen_hint(model, outputs, field.classes)});
+               .hint = counts_from_one(source, index, outputs) ? "labels count from 0, and none of these is 0: give the field " + field.name + " - 1"
+                                                               : widen_hint(model, outputs, field.classes)});
 }
 
 }  // namespace
