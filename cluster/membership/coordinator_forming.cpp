@@ -35,9 +35,11 @@ uint64_t made_in(const CoordinatedWorker& node) {
   return 0;
 }
 
-// Two results of one round may only differ if it was made again: who was away meanwhile holds one that counts no longer.
+// Two results of one round may only differ if it was made again: who was away meanwhile holds one that counts no longer. The initial
+// values follow from the seed, whenever they are made.
 bool is_wrong_beside(const CoordinatedWorker& node, const CoordinatedWorker& best) {
   if (node.hash == 0 || node.round != best.round || node.hash == best.hash) return false;
+  if (node.round < 0) return true;
   const uint64_t own = made_in(node), others = made_in(best);
   return own == others || own == 0 || others == 0;
 }

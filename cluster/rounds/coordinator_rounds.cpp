@@ -149,6 +149,7 @@ void ExchangedCommits::on_done(Node& node, const FrameHeader& h, Done done) {
   }
   node.round = c_.open;
   node.hash = done.hash;
+  if (done.examples == 0) node.stepped_ns = c_.clock.now_ns();  // a worker without work makes no step
   node.done = std::move(done);
   if (first_done_ns_ == 0) first_done_ns_ = c_.clock.now_ns();
   if (++done_count_ == participants_.size()) close_round();
@@ -222,6 +223,17 @@ bool ExchangedCommits::passed(uint64_t since, uint64_t now) const {
   return since != 0 && now > since && now - since > c_.ns(c_.options.policy.deadline_ms);
 }
 
+// Who of those that are late keeps the others waiting: one that says nothing any more, or else one that waits for nobody.
+WorkerId ExchangedCommits::most_to_blame(const std::vector<WorkerId>& late, uint64_t now) const {
+  const auto quiet = [&](WorkerId id) {
+    const Node& node = c_.nodes.at(id);
+    return now > node.heard_ns && now - node.heard_ns > c_.ns(1.5 * c_.options.beat_ms);
+  };
+  if (const auto found = std::find_if(late.begin(), late.end(), quiet); found != late.end()) return *found;
+  const auto found = std::find_if(late.begin(), late.end(), [&](WorkerId id) { return c_.nodes.at(id).waits_for.empty(); });
+  return found == late.end() ? late.front() : *found;
+}
+
 // No worker may keep the others waiting for longer than the policy allows.
 void ExchangedCommits::check(uint64_t now) {
   if (c_.start_held && !planted(Bug::pause_evicts)) return;  // nothing is asked of any worker
@@ -239,11 +251,12 @@ void ExchangedCommits::check(uint64_t now) {
   }
   if (c_.options.policy.inner.active() && !in_exchange())  // a worker that waits for its group is not late, but one in the group
     std::erase_if(late, [&](WorkerId id) { return !c_.nodes.at(id).waits_for.empty(); });
-  if (late.empty() || c_.phase != CoordinatorCore::Phase::running || !c_.nodes.contains(late.front())) return;
+  std::erase_if(late, [&](WorkerId id) { return !c_.nodes.contains(id); });
+  if (late.empty() || c_.phase != CoordinatorCore::Phase::running) return;
   // A worker that computes for so long without a step will not get further by joining again: it is to be restarted.
-  const Node& first = c_.nodes.at(late.front());
-  const bool stuck = first.waits_for.empty() && passed(first.stepped_ns, now);
-  c_.evict(first.id, stuck ? "worker_stuck" : "worker_lost", why, !stuck);
+  const Node& node = c_.nodes.at(most_to_blame(late, now));
+  const bool stuck = node.waits_for.empty() && passed(node.stepped_ns, now);
+  c_.evict(node.id, stuck ? "worker_stuck" : "worker_lost", why, !stuck);
 }
 
 // ---- the protocols ----

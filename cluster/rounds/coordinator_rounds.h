@@ -89,6 +89,7 @@ class ExchangedCommits : public CoordinatorRounds {
   virtual bool ends() const { return false; }       // another protocol follows
   virtual bool in_exchange() const = 0;
   virtual std::vector<WorkerId> late_to_begin(uint64_t /*now*/) const { return {}; }
+  WorkerId most_to_blame(const std::vector<WorkerId>& late, uint64_t now) const;
   bool passed(uint64_t since, uint64_t now) const;  // the policy's deadline
 
   std::vector<WorkerId> participants_;  // who must say Done

@@ -193,19 +193,27 @@ void World::pause_process(int process, const Struck& s) {
 
 void World::partition_pair(const Struck& s) {
   const bool both_ways = rng_.chance(0.7);
-  if (both_ways && s.fault.for_ms > kNoticeMs) expect_given_up(network_.connections_between(s.node.host, s.other_host));
+  if (both_ways && s.fault.for_ms > kNoticeMs) expect_given_up(network_.connections_between(s.node.host, s.other_host), in(s.fault.for_ms));
   partition(s.node.host, s.other_host, true, both_ways, s.fault.for_ms);
 }
 
-// Nothing passes on these any more: no worker believes in one for longer than two seconds. Who is stopped meanwhile may.
-void World::expect_given_up(const std::vector<uint64_t>& connections) {
+// Nothing is sent on these any more until then: no worker believes in one for longer than two seconds after the last frame that was still on
+// the way. Who is stopped meanwhile may.
+void World::expect_given_up(const std::vector<uint64_t>& connections, uint64_t until_ns) {
   const auto stops = [](const Fault& f) { return f.kind == Fault::Kind::worker_pause; };
   if (std::any_of(scenario_.faults.begin(), scenario_.faults.end(), stops)) return;
-  network_.at(in(kNoticeMs + scenario_.network.latency_ms + scenario_.network.jitter_ms), [this, connections] {
-    for (const uint64_t number : connections)
-      if (const int process = network_.believer(number); process >= 0 && process != coordinator_process_)
-        fail(name_of(process) + " believes in a link that has carried nothing for two seconds");
+  const uint64_t notice = ns(kNoticeMs + scenario_.network.latency_ms + scenario_.network.jitter_ms);
+  network_.at(network_.now_ns() + notice, [this, connections, notice, until_ns] {
+    for (const uint64_t number : connections) check_given_up(number, notice, until_ns);
   });
+}
+
+void World::check_given_up(uint64_t connection, uint64_t notice_ns, uint64_t until_ns) {
+  const auto [process, heard_ns] = network_.believer(connection);
+  if (process < 0 || process == coordinator_process_ || network_.now_ns() >= until_ns) return;
+  if (const uint64_t due_ns = heard_ns + notice_ns; network_.now_ns() < due_ns)
+    return network_.at(due_ns, [this, connection, notice_ns, until_ns] { check_given_up(connection, notice_ns, until_ns); });
+  fail(name_of(process) + " believes in a link that has carried nothing for two seconds");
 }
 
 void World::partition_half(const Struck& s) {
@@ -279,7 +287,8 @@ const std::map<Fault::Kind, World::Strike>& World::strikes() {
       {Kind::partition_outgoing, {always, cut(true, false)}},
       {Kind::partition_incoming, {always, cut(false, true)}},
       {Kind::partition_pair, {apart, [](S s) { s.world.partition_pair(s); }}},
-      {Kind::half_open, {apart, [](S s) { s.world.expect_given_up(s.world.network_.mute_connections(s.node.host, s.other_host)); }}},
+      {Kind::half_open,
+       {apart, [](S s) { s.world.expect_given_up(s.world.network_.mute_connections(s.node.host, s.other_host), UINT64_MAX); }}},
       {Kind::partition_half, {always, [](S s) { s.world.partition_half(s); }}},
       {Kind::flapping, {always, [](S s) { s.world.flap(s); }}},
       {Kind::reset, {always, [](S s) { s.world.reset_all(s); }}},

@@ -315,11 +315,12 @@ std::vector<uint64_t> Network::mute_connections(int host_a, int host_b) {
   return found;
 }
 
-int Network::believer(uint64_t number) const {
+Network::Believer Network::believer(uint64_t number) const {
   const Connection* c = find(number);
   for (size_t s = 0; c != nullptr && s < 2; ++s)
-    if (const Side& side = c->sides[s]; side.open && alive(side.process) && (side.heard || s == 0)) return side.process;
-  return -1;
+    if (const Side& side = c->sides[s]; side.open && alive(side.process) && (side.heard_at != 0 || s == 0))
+      return {side.process, side.heard_at};
+  return {};
 }
 
 Network::Connection* Network::find(uint64_t number) const {
@@ -445,7 +446,7 @@ void Network::arrive(uint64_t number, int from) {
   }
   if (to.open && to.established) {
     note(now_, mix(number * 2 + static_cast<uint64_t>(from), size_of(frame)));
-    to.heard = true;
+    to.heard_at = now_;
     if (watch) watch(side.process, to.process, frame);
     hand_over(*processes_[static_cast<size_t>(to.process)]->handler, peer_of(number, 1 - from), frame);
   } else if (side.open && !to.open) {  // the connection has no owner any more: RST

@@ -69,8 +69,12 @@ class Network {
   // Open connections between the two carry nothing any more, and neither side is told. Returns their numbers. Later ones work.
   std::vector<uint64_t> mute_connections(int host_a, int host_b);
   std::vector<uint64_t> connections_between(int host_a, int host_b) const;
-  // The process of a side of it that lives and believes in it, though it is no stranger there; -1: none.
-  int believer(uint64_t connection) const;
+  // A side of it that lives and believes in it, though it is no stranger there.
+  struct Believer {
+    int process = -1;       // none
+    uint64_t heard_ns = 0;  // when something came by it last
+  };
+  Believer believer(uint64_t connection) const;
   void set_queue_bytes(size_t bytes) { queue_bytes_ = bytes; }
   // The bodies of chunks travel as numbers of bytes and arrive as zeros: for those who ask when and how much, not what.
   void count_chunks() { counts_chunks_ = true; }
@@ -111,7 +115,7 @@ class Network {
     uint64_t incarnation = 0;
     bool open = false;                        // the process may send; connected or about to be
     bool established = false;                 // it has been told so
-    bool heard = false;                       // a frame has come
+    uint64_t heard_at = 0;                    // when the last frame came; 0: none has
     std::deque<std::vector<std::byte>> sent;  // on the way to the other end, in order; an empty one is the end
     size_t scheduled = 0;                     // of those, have an arrival
     uint64_t queued = 0, free_at = 0, last_arrival = 0, unacknowledged_since = 0;

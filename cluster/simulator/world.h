@@ -76,7 +76,8 @@ class World final : public CoordinatorEvents {
   void cut_power(const Struck& struck);
   void pause_process(int process, const Struck& struck);
   void partition_pair(const Struck& struck);
-  void expect_given_up(const std::vector<uint64_t>& connections);
+  void expect_given_up(const std::vector<uint64_t>& connections, uint64_t until_ns);
+  void check_given_up(uint64_t connection, uint64_t notice_ns, uint64_t until_ns);
   void partition_half(const Struck& struck);
   void flap(const Struck& struck);
   void reset_all(const Struck& struck);

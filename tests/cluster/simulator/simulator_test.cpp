@@ -173,11 +173,13 @@ TEST(Simulator, ScenariosHoldTheirProperties) {
 }
 
 TEST(Simulator, SeedsThatOnceFailedPass) {
-  for (const uint64_t seed : {2466,   15485,  16823,  18053,  20812,  22758,  48345,  59676,  63547,  72171,  86490,
-                              138042, 146704, 152020, 194250, 205281, 221885, 290978, 293292, 296133, 355610, 394091, 500745}) {
+  for (const uint64_t seed : {2466,   15485,  16823,  18053,  20812,  22758,  25029,  48345,  59676,  63547,  72171,  86490,  138042,
+                              146704, 152020, 194250, 205281, 221885, 290978, 293292, 296133, 355610, 394091, 500745, 3003466}) {
     const Outcome outcome = simulate(make_scenario(seed));
     EXPECT_TRUE(outcome.passed()) << "seed " << seed << ": " << outcome.failure;
   }
+  const Outcome outcome = simulate(make_scenario(40873, "streaming"));
+  EXPECT_TRUE(outcome.passed()) << "seed 40873 of streaming: " << outcome.failure;
 }
 
 TEST(Simulator, EncryptedConnectionsSurviveAnyCutsAndNoMischief) {
