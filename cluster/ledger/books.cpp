@@ -156,7 +156,8 @@ bool Books::on_line(int64_t round, uint64_t hash, const std::vector<LogEntry>& l
   if (round == round_) return hash_ == 0 || hash == hash_;
   for (const LogEntry& entry : log)
     if (entry.round == round_) return hash_ == 0 || entry.hash == hash_;
-  return round_ < 0;
+  // Rounds that became void while it was away, whose beginning it has forgotten, as it was in the ledger: they are made again already.
+  return round_ < 0 && !log.empty() && log.front().round <= 0;
 }
 
 void Books::void_above(uint64_t generation, int64_t round) {

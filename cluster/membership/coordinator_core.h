@@ -359,7 +359,8 @@ struct CoordinatorCore {
   size_t formed_count = 0;
   size_t rotate = 0;
   int64_t target_round = -1;
-  uint64_t target_hash = 0;  // 0: not known until a worker has made it
+  uint64_t target_hash = 0;                                     // 0: not known until a worker has made it
+  std::map<std::pair<int64_t, uint64_t>, size_t> told_by_lost;  // results that members had said they hold, since all held the same
   ImageSender sender;
 
   // Rounds.

@@ -241,7 +241,7 @@ void CoordinatorCore::on_acknowledge(Node& node, Acknowledge formed) {
 const CoordinatedWorker* CoordinatorCore::best_held() const {
   const bool settled = books.hash() != 0 && !options.takes_over;
   const Node* best = nullptr;
-  std::map<std::pair<int64_t, uint64_t>, size_t> held;
+  std::map<std::pair<int64_t, uint64_t>, size_t> held = told_by_lost;
   for (const WorkerId id : members) {
     const Node& node = nodes.at(id);
     if (!rounds->holds_results(node) || node.hash == 0 || (settled && !books.on_line(node.round, node.hash, node.log))) continue;
@@ -317,6 +317,7 @@ void CoordinatorCore::ready_to_go() {
     assert(!rounds->holds_results(node) || (node.round == target_round && node.hash == target_hash));
   }
   assert(target_hash != 0 && books.round() == target_round);
+  told_by_lost.clear();
   if (options.trace) tell_formed();
   phase = Phase::running;
   start_held = true;

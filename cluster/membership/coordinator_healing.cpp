@@ -42,7 +42,8 @@ void CoordinatorCore::settle_pending() {
     if (std::exchange(node.spoiled, false) || (options.streams > 0 && !planted(Bug::streams_kept))) continue;
     if (!rounds->may_keep_work(node)) continue;
     const bool too_old = !options.policy.elastic && target_round - node.base > options.policy.max_staleness;
-    if (too_old || !disjoint(node.pending)) continue;
+    const bool of_void = !options.policy.served && node.base > target_round;  // a server's rounds ask by themselves
+    if (too_old || of_void || !disjoint(node.pending)) continue;
     if (books.pool().claim(node.pending)) node.leased = node.pending;
   }
 }

@@ -387,10 +387,15 @@ void lose_servers(Scenario& s, SeededRng& rng) {
 
 // A worker waits for the step of another one for less than the policy's deadline: a job that allows less cannot be trained.
 void allow_steps(Scenario& s) {
-  const double least_ms = 2 * s.example_ms * static_cast<double>(std::max(s.batch, s.global_batch / s.workers));
   Json averaging = s.averaging;
   const Json* across = averaging.is_object() ? averaging.find("across") : nullptr;
   Json of = across ? *across : averaging;
+  // Of gradients in fewer shards than workers some compute several batches, and the others none.
+  const bool gradients = of.is_object() && of.find("type") && of.find("type")->as_string() == "allreduce";
+  const Json* shards = gradients ? of.find("shards") : nullptr;
+  const int64_t global = s.global_batch > 0 ? s.global_batch : s.batch * s.workers;
+  const int64_t split = shards && shards->as_int() > 0 ? std::min<int64_t>(s.workers, shards->as_int()) : s.workers;
+  const double least_ms = 2 * s.example_ms * static_cast<double>(std::max(s.batch, (global + split - 1) / split));
   const Json* deadline = of.is_object() ? of.find("deadline_ms") : nullptr;
   if (!deadline || deadline->as_number() >= least_ms) return;
   of.set("deadline_ms", least_ms);

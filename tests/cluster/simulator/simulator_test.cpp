@@ -173,13 +173,17 @@ TEST(Simulator, ScenariosHoldTheirProperties) {
 }
 
 TEST(Simulator, SeedsThatOnceFailedPass) {
-  for (const uint64_t seed : {2466,   15485,  16823,  18053,  20812,  22758,  25029,  48345,  59676,  63547,  72171,  86490,  138042,
-                              146704, 152020, 194250, 205281, 221885, 290978, 293292, 296133, 355610, 394091, 500745, 3003466}) {
+  for (const uint64_t seed : {2466,   15485,  16823,  18053,  20812,  22758,  25029,  48345,  59676,  63547,  72171,  86490,   138042,
+                              146704, 152020, 194250, 205281, 221885, 290978, 293292, 296133, 355610, 394091, 500745, 3003466, 8017093}) {
     const Outcome outcome = simulate(make_scenario(seed));
     EXPECT_TRUE(outcome.passed()) << "seed " << seed << ": " << outcome.failure;
   }
-  const Outcome outcome = simulate(make_scenario(40873, "streaming"));
-  EXPECT_TRUE(outcome.passed()) << "seed 40873 of streaming: " << outcome.failure;
+  const std::pair<const char*, uint64_t> of_policies[] = {
+      {"streaming", 40873}, {"streaming", 7002182}, {"nested", 7002182}, {"steered", 7002034}};
+  for (const auto& [policy, seed] : of_policies) {
+    const Outcome outcome = simulate(make_scenario(seed, policy));
+    EXPECT_TRUE(outcome.passed()) << "seed " << seed << " of " << policy << ": " << outcome.failure;
+  }
 }
 
 TEST(Simulator, EncryptedConnectionsSurviveAnyCutsAndNoMischief) {
