@@ -14,14 +14,15 @@ double now_seconds() { return std::chrono::duration<double>(std::chrono::steady_
 
 }  // namespace
 
-CheckpointHook::CheckpointHook(const Config& options, const std::string& folder, double first_seconds)
-    : first_seconds_(first_seconds), schedule_(options), folder_(folder, schedule_.keep), writer_(folder_) {}
+CheckpointHook::CheckpointHook(const Config& options, const std::string& folder, double first_seconds, size_t cheap_bytes)
+    : first_seconds_(first_seconds), cheap_bytes_(cheap_bytes), schedule_(options), folder_(folder, schedule_.keep), writer_(folder_) {}
 
 void CheckpointHook::change(const Config& options) {
   const CheckpointSchedule next(options);
   settle();  // the thread that writes also removes what is too old
   schedule_ = next;
   folder_.set_keep(schedule_.keep);
+  owed_ = false;
 }
 
 void CheckpointHook::on_start(Trainer&) { started_ = last_save_ = now_seconds(); }
@@ -31,19 +32,25 @@ void CheckpointHook::on_step(Trainer& trainer, const StepReport& report) {
   const double now = now_seconds();
   const bool first = !kept_any_ && schedule_.any() && now - started_ >= first_seconds_;
   if (ends_with_save_ && trainer.finished()) return;
-  if (first || schedule_.due_after_step(report.step - 1, report.step, now - last_save_)) keep(trainer, {.newest = true});
+  owed_ = owed_ || first || schedule_.due_after_step(report.step - 1, report.step, now - last_save_);
+  if (owed_ && may_copy(trainer)) keep(trainer, {.newest = true});
 }
 
 void CheckpointHook::on_epoch(Trainer& trainer, uint64_t epoch) {
   const bool saved_soon = ends_with_save_ && trainer.finished();
-  const CheckpointKinds kinds{.newest = !saved_soon && schedule_.due_after_epoch(static_cast<int64_t>(epoch) + 1),
-                              .best = std::exchange(best_, false)};
+  owed_ = owed_ || (!saved_soon && schedule_.due_after_epoch(static_cast<int64_t>(epoch) + 1));
+  const bool best = std::exchange(best_, false);
+  const CheckpointKinds kinds{.newest = owed_ && (best || may_copy(trainer)), .best = best};
   if (kinds.newest || kinds.best) keep(trainer, kinds);
+}
+
+bool CheckpointHook::may_copy(const Trainer& trainer) {
+  return writer_.free() || trainer.finished() || CheckpointSnapshot::bytes_of(trainer) < cheap_bytes_;
 }
 
 void CheckpointHook::keep(Trainer& trainer, CheckpointKinds kinds) {
   const PhaseScope scope(trainer.times(), TracePhase::checkpoint);
-  if (kinds.newest) last_save_ = now_seconds(), kept_any_ = true;
+  if (kinds.newest) last_save_ = now_seconds(), kept_any_ = true, owed_ = false;
   try {
     writer_.keep(trainer, extra_, kinds);
   } catch (const std::exception& error) {

@@ -68,6 +68,11 @@ void CheckpointWriter::keep(const Trainer& trainer, const Json& extra, Checkpoin
   if (idle) changed_.notify_all();
 }
 
+bool CheckpointWriter::free() {
+  const std::lock_guard lock(mutex_);
+  return !writing_.any() && !resting_;
+}
+
 void CheckpointWriter::hurry() {
   {
     const std::lock_guard lock(mutex_);

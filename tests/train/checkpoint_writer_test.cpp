@@ -175,5 +175,46 @@ TEST(CheckpointHook, ALongEpochHasACheckpointSoon) {
   EXPECT_TRUE(silent.folder().files().empty()) << "a job that wants none on the way gets none";
 }
 
+// A copy that would wait for the writer costs the training its time: the checkpoint is of the step at which that one is free again.
+TEST(CheckpointHook, WhatIsDueWhileTheWriterIsBusyIsTakenWhenItIsFree) {
+  using Clock = std::chrono::steady_clock;
+  const TemporaryFolder folder;
+  const Json schedule = Json::parse(R"({"every_epochs": 0, "every_steps": 4})", "schedule");
+  CheckpointHook hook(Config(schedule, "schedule"), folder.path(), kHour, 0);  // no size is cheap
+  Trainer trainer(tiny_job(), {.threads = 1});
+  hook.on_start(trainer);
+  StepReport report;
+  const auto began = Clock::now();
+  for (int i = 0; i < 9; ++i) hook.on_step(trainer, report = trainer.step());
+  const bool was_busy = Clock::now() - began < std::chrono::milliseconds(90);  // the least from one file to the next is 100
+  const auto has = [&](const std::string& step) {
+    const std::vector<std::string> files = hook.folder().files();
+    return !files.empty() && files[0].find("step-00000000000" + step) != std::string::npos;
+  };
+  for (int i = 0; i < 600 && !has("9") && !has("8"); ++i) {
+    for (const auto until = Clock::now() + std::chrono::milliseconds(50); Clock::now() < until;)
+      continue;                     // the rest ends by what is computed
+    hook.on_step(trainer, report);  // not due by itself
+  }
+  EXPECT_TRUE(has("9") || (!was_busy && has("8")));
+  trainer.step();
+  EXPECT_NE(hook.save(trainer).find("step-000000000010"), std::string::npos) << "whatever the writer does";
+}
+
+// Nothing comes after it at which it could be taken.
+TEST(CheckpointHook, TheLastStepsIsTakenAtOnce) {
+  const TemporaryFolder folder;
+  const Json schedule = Json::parse(R"({"every_epochs": 0, "every_steps": 1})", "schedule");
+  Trainer trainer(tiny_job(), {.threads = 1});
+  {
+    CheckpointHook hook(Config(schedule, "schedule"), folder.path(), kHour, 0);
+    hook.on_start(trainer);
+    while (!trainer.finished()) hook.on_step(trainer, trainer.step());
+  }
+  CheckpointFolder checkpoints(folder.path(), 3);
+  ASSERT_FALSE(checkpoints.files().empty());
+  EXPECT_EQ(step_of(checkpoints.files()[0], tiny_job()), trainer.position().step);
+}
+
 }  // namespace
 }  // namespace perigee
