@@ -173,7 +173,8 @@ class ClusterSession final : public CoordinatorEvents {
   Figures totals_;
   int most_workers_ = 0;
   struct LinkWatch {
-    ExchangeCost cost;  // sums
+    ExchangeCost cost;      // sums
+    double quickest_s = 0;  // exchange
     double examples = 0;
     int64_t rounds = 0;
     bool told = false;

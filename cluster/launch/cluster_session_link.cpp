@@ -10,8 +10,8 @@
 namespace perigee {
 namespace {
 
-constexpr int64_t kRounds = 3;       // of which the first is perhaps no measure
-constexpr double kLongExchange = 2;  // seconds: one such is enough
+constexpr int64_t kRounds = 3, kLeastRounds = 2;  // in the first a worker may wait for another's first step, which tunes and compiles
+constexpr double kLongExchange = 2;               // seconds: with as much of them fewer rounds are enough
 constexpr const char* kFile = "link.json";
 constexpr uint64_t kMostBytes = 1 << 20;
 
@@ -27,9 +27,10 @@ void ClusterSession::watch_link(const Figures& figures, int workers, int64_t exa
   w.examples += static_cast<double>(examples) * each;
   w.cost.train_s += (figures.load_s + figures.compute_s) * each;
   w.cost.transfer_s += figures.transfer_s * each;
+  w.quickest_s = w.rounds == 1 ? figures.transfer_s * each : std::min(w.quickest_s, figures.transfer_s * each);
   w.cost.sent_bytes += static_cast<double>(figures.bytes_up) * each;
   w.cost.workers = workers;
-  if (w.told || (w.rounds < kRounds && w.cost.transfer_s < kLongExchange)) return;
+  if (w.told || w.rounds < kLeastRounds || (w.rounds < kRounds && w.cost.transfer_s < kLongExchange)) return;
   const ExchangeCost mean = mean_cost();
   if (mean.fits() || mean.sent_bytes <= 0 || mean.train_s <= 0) return;
   w.told = true;
@@ -37,11 +38,13 @@ void ClusterSession::watch_link(const Figures& figures, int workers, int64_t exa
   keep_link();
 }
 
+// The quickest exchange says how fast the link is: in others workers may have waited for each other.
 ExchangeCost ClusterSession::mean_cost() const {
   ExchangeCost mean = link_watch_.cost;
   const double rounds = static_cast<double>(std::max<int64_t>(1, link_watch_.rounds));
   const double batch = static_cast<double>(std::max<int64_t>(1, job_.facts.batch));
-  mean.train_s /= rounds, mean.transfer_s /= rounds, mean.sent_bytes /= rounds;
+  mean.train_s /= rounds, mean.sent_bytes /= rounds;
+  mean.transfer_s = link_watch_.quickest_s;
   mean.steps = std::max<int64_t>(1, static_cast<int64_t>(link_watch_.examples / rounds / batch + 0.5));
   mean.block_bytes = static_cast<double>(job_.facts.parameters) * 4;
   return mean;
