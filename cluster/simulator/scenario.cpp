@@ -390,7 +390,7 @@ void allow_steps(Scenario& s) {
   Json averaging = s.averaging;
   const Json* across = averaging.is_object() ? averaging.find("across") : nullptr;
   Json of = across ? *across : averaging;
-  // Of gradients in fewer shards than workers some compute several batches, and the others none.
+  // Where there are fewer shards than workers some compute several batches, and the others none.
   const bool gradients = of.is_object() && of.find("type") && of.find("type")->as_string() == "allreduce";
   const Json* shards = gradients ? of.find("shards") : nullptr;
   const int64_t global = s.global_batch > 0 ? s.global_batch : s.batch * s.workers;

@@ -50,7 +50,7 @@ class CheckpointWriter {
   // Copies the trainer's numbers and returns; the file is written soon. It takes the place of what waits to be written as the same.
   // Error(resources) when there is no memory for the copy, or the one before is not written for so long.
   void keep(const Trainer& trainer, const Json& extra, CheckpointKinds kinds);
-  // What is handed over now is written at once: nothing is being written, and the rest after the last file is over.
+  // Whether a file would be begun at once: nothing is being written, and the rest after the last one is over.
   bool free();
   // Without a pause between two files until everything is written.
   void hurry();
