@@ -11,8 +11,6 @@
 #include "src/graph/passes/unroll_scan.h"
 #include "src/model/steps/timed_fields.h"
 #include "src/nn/loss.h"
-#include "src/nn/run_end.h"
-#include "src/optim/schedule.h"
 
 namespace perigee {
 namespace {
@@ -274,10 +272,6 @@ std::vector<NetworkInput> model_of_one_step(std::vector<NetworkInput> inputs, in
 }
 
 }  // namespace
-
-double weight_at_run_end(const Json& schedule, const std::string& where) {
-  return std::max(0.0, Schedule(schedule, where).at({.progress = 1, .epoch = 1e6, .step = 1'000'000'000}));
-}
 
 std::vector<NetworkInput> fields_of(const ModelSpec& spec, bool with_loss) {
   std::vector<NetworkInput> fields = spec.inputs;

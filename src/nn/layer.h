@@ -41,7 +41,7 @@ struct StateSpec {
 };
 
 // A weight of a term of the loss that is a schedule. A graph that trains reads it from an input [batch], the same number for each example, so that
-// no plan changes with it; others have it as it is behind the run (run_end.h).
+// no plan changes with it; others have it as it is behind the run (src/optim/run_end.h).
 struct LossFactor {
   std::string input;  // "@factor:vae1.kl"
   Json schedule;

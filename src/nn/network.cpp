@@ -13,7 +13,7 @@
 #include "src/nn/activations.h"
 #include "src/nn/describe.h"
 #include "src/nn/noise.h"
-#include "src/nn/run_end.h"
+#include "src/optim/run_end.h"
 
 namespace perigee {
 namespace {
@@ -281,7 +281,7 @@ class Context final : public LayerContext {
       return number == 0 ? Value() : number == 1 ? each : each * number;
     }
     const std::string where = options_.where() + ": " + key;
-    if (!training()) return each * weight_at_run_end(*given, where);
+    if (!training()) return each * at_run_end(*given, where);
     const std::string input = kLossFactor + name_ + "." + key;
     build_.result.factors.push_back({.input = input, .schedule = *given, .where = where});
     return each * build_.graph.input(input, each.type());

@@ -1,7 +1,10 @@
 #include "src/optim/schedule.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
+
+#include "src/optim/run_end.h"
 
 namespace perigee {
 namespace {
@@ -43,6 +46,10 @@ Schedule Schedule::option(const Config& options, std::string_view key, double fa
 Schedule Schedule::required(const Config& options, std::string_view key) {
   if (!options.has(key)) options.fail(key, "is missing", "", "a number or a schedule");
   return Schedule(*options.raw(key), options.where() + ": " + std::string(key));
+}
+
+double at_run_end(const Json& schedule, const std::string& where) {
+  return std::max(0.0, Schedule(schedule, where).at({.progress = 1, .epoch = 1e6, .step = 1'000'000'000}));
 }
 
 Clockwork::Clockwork(const Config& options) {

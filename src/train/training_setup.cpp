@@ -15,7 +15,7 @@
 #include "src/model/field_roles.h"
 #include "src/model/inference.h"
 #include "src/nn/describe.h"
-#include "src/nn/run_end.h"
+#include "src/optim/run_end.h"
 #include "src/train/class_weights.h"
 #include "src/train/device/host_only.h"
 #include "src/train/target_check.h"
@@ -232,7 +232,7 @@ void TrainingSetup::read_losses(const Config& config, ModelSpec* spec) {
         target = options.string("target", main_target);
         if (const Json* weight = options.raw("weight"); weight != nullptr && weight->is_object()) {
           read.schedule = *weight;
-          read.weight = weight_at_run_end(*weight, where + ": weight");
+          read.weight = at_run_end(*weight, where + ": weight");
         } else {
           read.weight = options.number_in("weight", 0, 1e9, 1);
         }
