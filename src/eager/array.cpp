@@ -117,10 +117,10 @@ void copy_into(const Array& from, const Array& to) {
   Array source = from;
   if (from.storage && from.storage == to.storage && !(same_layout(from.view, to.view) && from.view.data == to.view.data)) {
     source = new_array(from.view);
-    run_elementwise_kernel("copy", std::span(&from.view, 1), source.view);
+    move_elements(from.view, source.view);
   }
   const View wide = broadcast_to_shape_of(source.view, to.view);
-  run_elementwise_kernel(from.view.dtype == to.view.dtype ? "copy" : "cast", std::span(&wide, 1), to.view);
+  move_elements(wide, to.view);
 }
 
 double item(const Array& x) {
@@ -131,7 +131,7 @@ double item(const Array& x) {
   to.data = &value;
   View from = x.view;
   from.rank = 0;
-  run_elementwise_kernel(x.view.dtype == Dtype::f64 ? "copy" : "cast", std::span(&from, 1), to);
+  move_elements(from, to);
   return value;
 }
 

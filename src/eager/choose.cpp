@@ -74,7 +74,7 @@ void each_chosen(const Array& x, const Array& mask, F f) {
 
 void copy_row(const View& from, const View& to) {
   if (from.rank == 0) std::memcpy(to.data, from.data, dtype_bytes(from.dtype));
-  else run_elementwise_kernel("copy", std::span(&from, 1), to);
+  else move_elements(from, to);
 }
 
 // `op` on x and the places, none of them below 0.

@@ -205,7 +205,7 @@ void CompiledFunction::add_up(int part, std::span<const Array> slots) {
 void CompiledFunction::check_choosing(std::span<const Array> in, std::span<const Array> captured) const {
   for (const ChoosingInput& choice : choosing_) {
     const auto index = static_cast<size_t>(std::stoi(choice.name.substr(1)));
-    check_choices(choice.op, choice.name[0] == 'a' ? in[index] : captured[index], choice.low, choice.count, choice.op == "cross_entropy");
+    check_choices(choice.op, choice.name[0] == 'a' ? in[index] : captured[index], choice.low, choice.count, choice.labels);
   }
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -149,7 +148,7 @@ Array flat_as(const View& view, const View& out) {
   shape.dtype = view.dtype;
   Array dense = new_array(shape);
   const View wide = broadcast_to_shape_of(view, out);
-  run_elementwise_kernel("copy", std::span(&wide, 1), dense.view);
+  move_elements(wide, dense.view);
   return dense;
 }
 
@@ -318,16 +317,18 @@ void eager_add_scaled(const Array& target, const Array& x, double scale) {
   params.n_outputs = 1;
   params.outputs[0] = kFusedTemporaryBase;
   const View in[] = {target.view, x.view};
-  run_elementwise_kernel("fused", in, target.view, &params);
+  run(host_kernels("fused"), "fused", in, target.view, &params);
 }
 
-void run_elementwise_kernel(const char* op, std::span<const View> in, const View& out, const void* params) {
+void move_elements(const View& from, const View& to) {
   constexpr int64_t kWorthCopy = 256;
-  if (std::strcmp(op, "cast") == 0 && out.contiguous() && (in[0].contiguous() || out.elements() >= kWorthCopy)) {
-    const Array dense = in[0].elements() == 1 && out.elements() > 1 ? flat_as(broadcast_to_shape_of(in[0], out), out) : flat_as(in[0], out);
-    return convert(dense.view.dtype, dense.view.data, out.dtype, out.data, out.elements());
+  const bool copies = from.dtype == to.dtype;
+  if (!copies && to.contiguous() && (from.contiguous() || to.elements() >= kWorthCopy)) {
+    const Array dense = from.elements() == 1 && to.elements() > 1 ? flat_as(broadcast_to_shape_of(from, to), to) : flat_as(from, to);
+    return convert(dense.view.dtype, dense.view.data, to.dtype, to.data, to.elements());
   }
-  run(host_kernels(op), op, in, out, params);
+  const char* op = copies ? "copy" : "cast";
+  run(host_kernels(op), op, std::span(&from, 1), to, nullptr);
 }
 
 View broadcast_to_shape_of(const View& from, const View& to) {

@@ -51,8 +51,8 @@ void check_choices(const std::string& op, const Array& numbers, int64_t low, int
 // The table's index of an element-wise op by name; false when it is none.
 bool find_elementwise(std::string_view name, Elementwise* op);
 
-// Kernel calls on views alone, for this folder. `in` broadcasts to `out`.
-void run_elementwise_kernel(const char* op, std::span<const View> in, const View& out, const void* params = nullptr);
+// On views alone, for this folder. Copies `from`, which broadcasts to `to`; converts where the dtypes differ.
+void move_elements(const View& from, const View& to);
 View broadcast_to_shape_of(const View& from, const View& to);
 
 }  // namespace perigee

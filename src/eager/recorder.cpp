@@ -94,7 +94,7 @@ std::vector<int> Recorder::apply(std::string_view name, std::span<const Operand>
   if (!elementwise) values = other_operands(op_named(name), operands);
   const bool number =
       !operands.empty() && elementwise && std::all_of(operands.begin(), operands.end(), [&](const Operand& o) { return is_number(o); });
-  if (name == "reduce_mean" && !values.empty()) {
+  if (const OpDef* op = find_op(name); op != nullptr && op->reduces == Reduces::mean && !values.empty()) {
     // A sum can be shared among threads that have parts of a batch each, a mean cannot.
     const Value sum = graph_->apply("reduce_sum", values, attrs);
     const double count =

@@ -18,6 +18,8 @@ Value reduce(const char* op, Value x, const std::vector<int64_t>& axes, bool kee
   return x.graph().apply(op, {x}, std::move(attrs));
 }
 
+Json along(int axis) { return Json(Json::Object{{"axis", Json(axis)}}); }
+
 Value with_shape(const char* op, Value x, const Shape& shape) {
   Json attrs = Json::object();
   attrs.set("shape", ints_json(shape.vector()));
@@ -47,11 +49,14 @@ Value square(Value x) { return build_unary("square", x); }
 Value abs(Value x) { return build_unary("abs", x); }
 Value tanh(Value x) { return build_unary("tanh", x); }
 Value sigmoid(Value x) { return build_unary("sigmoid", x); }
+Value softplus(Value x) { return build_unary("softplus", x); }
 Value relu(Value x) { return build_unary("relu", x); }
 Value maximum(Value a, Value b) { return build_binary("maximum", a, b); }
 Value minimum(Value a, Value b) { return build_binary("minimum", a, b); }
 Value where(Value condition, Value a, Value b) { return a.graph().apply("where", {condition, a, b}); }
 Value greater(Value a, Value b) { return build_binary("greater", a, b); }
+Value greater_equal(Value a, Value b) { return build_binary("greater_equal", a, b); }
+Value not_equal(Value a, Value b) { return build_binary("not_equal", a, b); }
 
 Value cast(Value x, Dtype dtype) {
   if (x.dtype() == dtype) return x;
@@ -81,6 +86,23 @@ Value sum_to(Value x, const Shape& shape) {
   for (int i = 0; i < x.rank(); ++i)
     if (i < extra || (shape[i - extra] == 1 && x.shape()[i] != 1)) axes.push_back(i);
   return reshape(axes.empty() ? x : reduce_sum(x, axes, true), shape);
+}
+
+Value slice(Value x, std::span<const int64_t> start, std::span<const int64_t> stop, std::span<const int64_t> step) {
+  Json attrs = Json::object();
+  if (!start.empty()) attrs.set("start", ints_json(start));
+  if (!stop.empty()) attrs.set("stop", ints_json(stop));
+  if (!step.empty()) attrs.set("step", ints_json(step));
+  return x.graph().apply("slice", {x}, std::move(attrs));
+}
+
+Value concatenate(std::span<const Value> parts, int axis) { return parts[0].graph().apply("concatenate", parts, along(axis)); }
+Value gather(Value x, Value places, int axis) { return x.graph().apply("gather", {x, places}, along(axis)); }
+Value softmax(Value x, int axis) { return x.graph().apply("softmax", {x}, along(axis)); }
+Value log_softmax(Value x, int axis) { return x.graph().apply("log_softmax", {x}, along(axis)); }
+
+Value linear(Value x, Value weight, Value bias) {
+  return bias ? x.graph().apply("linear", {x, weight, bias}) : x.graph().apply("linear", {x, weight});
 }
 
 Value matmul(Value a, Value b, bool transpose_a, bool transpose_b) {

@@ -2,6 +2,7 @@
 // Broadcasting follows NumPy.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "src/graph/graph.h"
@@ -29,11 +30,14 @@ Value square(Value x);
 Value abs(Value x);
 Value tanh(Value x);
 Value sigmoid(Value x);
+Value softplus(Value x);
 Value relu(Value x);
 Value maximum(Value a, Value b);
 Value minimum(Value a, Value b);
 Value where(Value condition, Value a, Value b);
 Value greater(Value a, Value b);
+Value greater_equal(Value a, Value b);
+Value not_equal(Value a, Value b);
 Value cast(Value x, Dtype dtype);
 
 Value reduce_sum(Value x, std::vector<int64_t> axes, bool keep = false);
@@ -44,6 +48,14 @@ Value transpose(Value x, std::vector<int64_t> order);
 Value broadcast_to(Value x, const Shape& shape);
 // The adjoint of broadcasting: sums `x` down to `shape`.
 Value sum_to(Value x, const Shape& shape);
+// x[start:stop:step] by dimension; an empty list leaves out that bound.
+Value slice(Value x, std::span<const int64_t> start, std::span<const int64_t> stop = {}, std::span<const int64_t> step = {});
+Value concatenate(std::span<const Value> parts, int axis);
+Value gather(Value x, Value places, int axis);
+Value softmax(Value x, int axis = 1);
+Value log_softmax(Value x, int axis = 1);
+// x weight^T + bias, of a weight [outputs, inputs] and a bias that may be empty.
+Value linear(Value x, Value weight, Value bias = {});
 Value matmul(Value a, Value b, bool transpose_a = false, bool transpose_b = false);
 Value stop_gradient(Value x);  // the same numbers, through which no gradient flows
 Value zeros_like(Value x);

@@ -10,7 +10,7 @@ namespace {
 // The number of a scalar constant; false when the value is none.
 bool constant_number(const Graph& graph, ValueId id, double* number) {
   const Node& node = graph.node(id);
-  if (is_op(node, "cast")) return constant_number(graph, node.inputs[0], number);
+  if (node.op->converts) return constant_number(graph, node.inputs[0], number);
   const Json* value = node.op->constant ? node.attrs.find("value") : nullptr;
   if (value == nullptr || !value->is_number()) return false;
   *number = value->as_number();
@@ -23,10 +23,11 @@ const Node* input_behind(const Graph& graph, ValueId id, int64_t* low) {
     const Node& node = graph.node(id);
     double number = 0;
     if (node.op->leaf == LeafOp::input) return &node;
-    if (is_op(node, "cast") || is_op(node, "reshape") || is_op(node, "transpose")) {
+    const Terms terms = node.op->terms;
+    if (node.op->converts || node.op->reshapes || node.op->permutes) {
       id = node.inputs[0];
-    } else if ((is_op(node, "sub") || is_op(node, "add")) && constant_number(graph, node.inputs[1], &number)) {
-      *low += static_cast<int64_t>(is_op(node, "sub") ? number : -number);
+    } else if (terms.first == 1 && terms.second != 0 && constant_number(graph, node.inputs[1], &number)) {
+      *low -= static_cast<int64_t>(terms.second * number);
       id = node.inputs[0];
     } else {
       return nullptr;
@@ -57,7 +58,8 @@ std::vector<ChoosingInput> choosing_inputs(const Graph& graph) {
     const OperandTypes types(graph, node);
     const ChoosingOperand choice = node.op->chooses(types.call());
     if (choice.operand < 0) continue;
-    ChoosingInput input{.count = choice.count, .op = node.op->name, .scope = node.scope};
+    ChoosingInput input{
+        .count = choice.count, .op = node.op->name, .labels = node.op->operand_dtypes == OperandDtypes::labels, .scope = node.scope};
     const Node* leaf = input_behind(graph, node.inputs[static_cast<size_t>(choice.operand)], &input.low);
     if (!leaf) continue;
     for (const Leaf& each : graph.leaves())
@@ -71,7 +73,7 @@ std::vector<RowGradient> row_gradients(const Graph& graph) {
   std::vector<RowGradient> found;
   for (const NamedValue& output : graph.outputs()) {
     const Node& node = graph.node(output.value);
-    if (!is_op(node, "scatter_add")) continue;
+    if (!node.op->scatters) continue;
     const Json* axis = node.attrs.find("axis");
     if (axis == nullptr || axis->as_number() != 0) continue;
     RowGradient gradient{.output = output.name};

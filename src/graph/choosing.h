@@ -10,11 +10,12 @@ namespace perigee {
 
 // An input of a graph whose numbers choose, perhaps after a cast, a change of shape or a constant that is added.
 struct ChoosingInput {
-  std::string name;   // of the leaf
-  int64_t low = 0;    // the least number that chooses something
-  int64_t count = 0;  // how many things there are: the numbers lie in [low, low + count)
-  std::string op;     // that chooses
-  std::string scope;  // of its node: "loss", "embedding 'tokens' (layer 1 of 5)"
+  std::string name;     // of the leaf
+  int64_t low = 0;      // the least number that chooses something
+  int64_t count = 0;    // how many things there are: the numbers lie in [low, low + count)
+  std::string op;       // that chooses
+  bool labels = false;  // of classes; else indices
+  std::string scope;    // of its node: "loss", "embedding 'tokens' (layer 1 of 5)"
 };
 
 // Those of the graph that an op reads directly. An input that chooses twice is told twice.

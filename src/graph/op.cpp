@@ -77,6 +77,12 @@ const OpDef& op_named(std::string_view name) {
   throw Error(ErrorKind::model, {.what = "unknown op '" + std::string(name) + "'", .hint = nearest_hint(name, known)});
 }
 
+bool takes_activation(const OpDef& op, const char* activation) {
+  const Option* option = activation == nullptr ? nullptr : op.attributes.find("activation");
+  if (option == nullptr || std::string_view(activation) == option->fallback) return false;  // "none"
+  return std::ranges::find(option->allowed(), std::string_view(activation)) != option->allowed().end();
+}
+
 Sliced sliced_elementwise(const OpCall& call, std::span<const Sliced> inputs) {
   int rank = 0;
   for (const Type& type : call.inputs) rank = std::max(rank, type.shape.rank());

@@ -1,6 +1,7 @@
 // All facts about an op stand in its OpDef: its result types, its vector-Jacobian product as ops, how it behaves when a batch is cut
 // into slices, the kernel Params made from its attributes, and what the plan compiler, mixed precision, recomputation and eager calls
-// need to know of it. Only passes that look for a pattern of ops name ops. How an op is computed is a kernel's business.
+// need to know of it. Code outside of ops/ appends ops by name (build.h) and asks for their facts; it never asks for the name
+// (tests/rules/op_names.py). How an op is computed is a kernel's business.
 #pragma once
 
 #include <memory>
@@ -61,6 +62,28 @@ enum class Precision : uint8_t {
   full,     // f32
   half,     // 16 bits: tensor cores make up for the conversion of operands
   follows,  // 16 bits where operand 0 has 16 bits; operands in OpDef::parameters stay f32
+};
+
+// The number that stands for the elements along an op's attribute `axes`.
+enum class Reduces : uint8_t { none, sum, mean };
+
+// The numbers by which a sum multiplies its operands: a - b has 1 and -1. All 0: the op is no such sum.
+struct Terms {
+  int8_t first = 0, second = 0;
+  bool operator==(const Terms&) const = default;
+};
+
+// A node that a pass is about to append, for OpDef::simpler.
+struct SimplerCall {
+  Graph& graph;
+  const Node& node;                                // for attributes and results: it and its inputs belong to another graph
+  std::span<const ValueId> operands;               // in `graph`; node < 0: absent
+  std::span<const std::optional<double>> numbers;  // by operand: what fills it, where that is one number
+
+  const Node& made(size_t i) const { return graph.node(operands[i]); }
+  const Type& type(size_t i) const { return graph.type(operands[i]); }
+  // Whether operand i has the result's type.
+  bool fits(size_t i) const { return operands[i].node >= 0 && type(i) == node.outputs[0]; }
 };
 
 // The operand types of a node, in the form that OpDef's functions take.
@@ -128,6 +151,37 @@ struct OpDef {
   bool identity = false;
   // An instruction of `fused`.
   bool instruction = false;
+  // Converts the elements of operand 0 to another dtype.
+  bool converts = false;
+  // The elements of operand 0 in their order under another shape: of two in a row, one will do.
+  bool reshapes = false;
+  // The dimensions of operand 0 in another order.
+  bool permutes = false;
+  // A value that equals the first result and costs less; empty: none is known.
+  std::optional<ValueId> (*simpler)(const SimplerCall& call) = nullptr;
+
+  // For a - b and the like: a mean of sums is a sum of means.
+  Terms terms;
+  // Bits of the operands that are multiplied or divided by the others: a mean of x times a number is the number times the mean.
+  uint32_t scales = 0;
+  Reduces reduces = Reduces::none;
+  // Adds slices along the attribute `axis` to zeros, at the places that operand 1 names: few rows of a table's gradient are not zero.
+  bool scatters = false;
+
+  // The name by which ops with an attribute `activation` know it; they compute it with their result. Null: they know no such function.
+  const char* activation = nullptr;
+  // Whether the call is a product by a weight [outputs, inputs], which `linear` computes with bias and activation. Null: it never is.
+  bool (*dense)(const OpCall& call) = nullptr;
+  // The op that computes this one, a bias, an activation and max-pooling by the attribute `pool`; null: there is none.
+  const char* with_pool = nullptr;
+  // Pools windows of images: attributes kind, kernel, stride, padding, dilation; the second result says where a maximum stood.
+  bool pools = false;
+  // The operand that is added to the result before its activation; -1: none is.
+  int residual = -1;
+  // The ops whose results this one gives, in their order: a dense layer, its cross entropy, and the gradients of both by their operand.
+  std::span<const char* const> replaces = {};
+  // A gradient that a device's kernels add to another gradient of the same value, which costs less than to add both afterwards.
+  bool joins_gradient = false;
 
   // Exchanges data among the slices of a team while it runs (batch-norm statistics): the plan then runs all slices in step.
   bool collective = false;
@@ -155,8 +209,10 @@ std::span<const OpDef* const> all_ops();
 const OpDef* find_op(std::string_view name);   // null when unknown
 const OpDef& op_named(std::string_view name);  // Error(model) with the nearest known name
 
-inline bool is_op(const Node& node, std::string_view name) { return node.op->name == name; }
 inline bool is_leaf(const Node& node) { return node.op->leaf != LeafOp::none; }
+inline bool adds(const Node& node) { return node.op->terms == Terms{1, 1}; }
+// Whether the op computes `activation` (OpDef::activation) with its result; false for none and null.
+bool takes_activation(const OpDef& op, const char* activation);
 
 // Common slicing rules.
 Sliced sliced_elementwise(const OpCall& call, std::span<const Sliced> inputs);         // not linear: partial inputs mix

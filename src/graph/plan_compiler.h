@@ -1,4 +1,4 @@
-// How a graph becomes a plan. Internal to plan.cpp, plan_compiler.cpp and plan_memory.cpp.
+// How a graph becomes a plan. Internal to plan.cpp, plan_compiler.cpp, plan_kernels.cpp, plan_device.cpp and plan_memory.cpp.
 #pragma once
 
 #include <map>
@@ -18,6 +18,14 @@ struct ArenaBuffer {
 
 // Gives each buffer an offset so that buffers that live at the same time do not overlap; returns the arena's size.
 size_t place_buffers(std::vector<ArenaBuffer>& buffers);
+
+inline constexpr int kAbsentOperand = -2;  // the `index` of an operand that a step leaves out
+
+// Alias functions move `data`; while nothing is bound it counts bytes from here.
+inline std::byte* plan_origin() { return reinterpret_cast<std::byte*>(uintptr_t{1} << 32); }
+
+// A call of the step with addresses that mean nothing, for kernels to look at: `views` keeps what it points to.
+KernelCall probing_call(const PlanStep& step, std::vector<View>& views);
 
 // The kernels that may run `call`, best first: host code of the widest instruction set, then ref. Never empty for a call that ref takes.
 // For a device: those of the CUDA module alone, in its order; perhaps none.

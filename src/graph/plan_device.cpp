@@ -24,7 +24,7 @@ bool PlanCompiler::flattened(const Node& node, int output) const {
   for (const Use& use : uses({node.id, output})) {
     const Node& user = graph_.nodes()[static_cast<size_t>(use.node)];
     if (user.op->any_order) continue;
-    if (!is_op(user, "reshape")) return false;
+    if (!user.op->reshapes) return false;
     flat = true;
   }
   return flat;
@@ -32,7 +32,7 @@ bool PlanCompiler::flattened(const Node& node, int output) const {
 
 // Whether only images' kernels read the cast's result; the cast then writes it in their order.
 bool PlanCompiler::casts_images(const Node& node, int output) const {
-  if (options_.backend != Backend::cuda || !is_op(node, "cast") || sliced({node.id, output}) == Sliced::whole) return false;
+  if (options_.backend != Backend::cuda || !node.op->converts || sliced({node.id, output}) == Sliced::whole) return false;
   bool read = false;
   for (const Use& use : uses({node.id, output})) {
     const Node& user = graph_.nodes()[static_cast<size_t>(use.node)];
@@ -62,7 +62,7 @@ bool PlanCompiler::fill_once(const Node& node) {
 }
 
 bool PlanCompiler::read_half(const Node& node) {
-  if (!options_.halves || !is_op(node, "cast") || node.outputs[0].dtype != *options_.halves || external_index({node.id, 0}) >= 0)
+  if (!options_.halves || !node.op->converts || node.outputs[0].dtype != *options_.halves || external_index({node.id, 0}) >= 0)
     return false;
   Operand operand = at(node.inputs[0]);
   if (operand.place != Place::parameter || operand.view.dtype != Dtype::f32) return false;
@@ -77,7 +77,7 @@ bool PlanCompiler::read_half(const Node& node) {
 // wait for whole buckets, could no longer begin while the rest is computed.
 bool PlanCompiler::widen_later(const Node& node) {
   constexpr size_t kAtOnce = size_t{8} << 20;
-  if (options_.backend != Backend::cuda || !is_op(node, "cast") || external_index({node.id, 0}) < 0) return false;
+  if (options_.backend != Backend::cuda || !node.op->converts || external_index({node.id, 0}) < 0) return false;
   const Operand in = at(node.inputs[0]);
   if (in.place != Place::arena || !is_half(in.view.dtype) || !in.view.contiguous() || node.outputs[0].dtype != Dtype::f32) return false;
   if (!uses({node.id, 0}).empty()) return false;  // another node needs it now
@@ -121,11 +121,11 @@ void PlanCompiler::find_joins() {
   for (const NamedValue& output : graph_.outputs()) kept.insert(output.value);
   for (const Assignment& assignment : graph_.assignments()) kept.insert(assignment.value);
   for (const Node& add : graph_.nodes()) {
-    if (!live_[static_cast<size_t>(add.id)] || !is_op(add, "add") || external_index({add.id, 0}) >= 0) continue;
+    if (!live_[static_cast<size_t>(add.id)] || !adds(add) || external_index({add.id, 0}) >= 0) continue;
     for (const int k : {0, 1}) {
       const ValueId product = add.inputs[static_cast<size_t>(k)], other = add.inputs[static_cast<size_t>(1 - k)];
       if (product.node < 0 || other.node < 0 || other.node >= product.node) continue;
-      if (!is_op(graph_.node(product), "conv2d_grad_input") || graph_.type(other) != add.outputs[0] || kept.contains(product) ||
+      if (!graph_.node(product).op->joins_gradient || graph_.type(other) != add.outputs[0] || kept.contains(product) ||
           kept.contains(other))
         continue;
       const std::vector<int>& of_other = users[other];

@@ -31,10 +31,10 @@ Value scan_part(Value x, int axis, int64_t from, int64_t to) {
   std::vector<int64_t> start(static_cast<size_t>(x.rank()), 0), stop = x.shape().vector();
   start[static_cast<size_t>(axis)] = from;
   stop[static_cast<size_t>(axis)] = to;
-  return x.graph().apply("slice", {x}, Json(Json::Object{{"start", ints_json(start)}, {"stop", ints_json(stop)}}));
+  return slice(x, start, stop);
 }
 
-Value joined(Value a, Value b) { return a.graph().apply("concatenate", {a, b}, Json(Json::Object{{"axis", 1}})); }
+Value joined(Value a, Value b) { return concatenate(std::array{a, b}, 1); }
 
 // Dimension 1, [T] as [T / k, k] or the other way round.
 Value in_segments(Value x, int64_t k) {
@@ -56,7 +56,7 @@ Value by_example(Value value, Value like) {
   stop[0] = like.shape()[0];
   std::vector<int64_t> ones(static_cast<size_t>(value.rank()) + 1, 1);
   ones[0] = stop[0];
-  const Value first = like.graph().apply("slice", {like}, Json(Json::Object{{"start", ints_json(start)}, {"stop", ints_json(stop)}}));
+  const Value first = slice(like, start, stop);
   const Value none = reshape(cast(zeros_like(first), value.dtype()), Shape(ones));
   dims.insert(dims.begin(), 1);
   return none + reshape(value, Shape(dims));

@@ -60,7 +60,7 @@ Counting counting_of(Graph& graph, const ModelSpec& spec, const Json& loss, cons
     else counting.steps = product_of(counting.steps, steps_mask(role.role, given, target.shape()[target.rank() - 1], output.dtype()));
   }
   if (const auto ignored = ignored_class(loss)) {
-    Value differs = graph.apply("not_equal", {target, graph.constant(static_cast<double>(*ignored), {target.dtype(), Shape()})});
+    Value differs = not_equal(target, graph.constant(static_cast<double>(*ignored), {target.dtype(), Shape()}));
     if (target.rank() == output.rank() && target.shape()[1] == 1) differs = reshape(differs, Shape{batch});
     const auto number = [&](double value) { return graph.constant(value, {output.dtype(), Shape()}); };
     counting.steps = product_of(counting.steps, where(differs, number(1), number(0)));

@@ -44,8 +44,9 @@ std::string link_of_loss(const Json& loss) {
 Value linked_output(const Json& loss, Value output) {
   const std::string link = link_of_loss(loss);
   if (link.empty() || before_link(output, link)) return output;
-  if (link == "sigmoid") return sigmoid(output);
-  return output.graph().apply("softmax", {output}, Json(Json::Object{{"axis", Json(1)}}));
+  Json attrs;
+  if (op_named(link).attributes.find("axis")) attrs = Json(Json::Object{{"axis", Json(1)}});
+  return output.graph().apply(link, {output}, std::move(attrs));
 }
 
 bool has_own_steps(const Json& loss) {
@@ -75,8 +76,8 @@ namespace {
 Value terms_behind(Value loss, const Shape& wanted) {
   Graph& graph = loss.graph();
   const Node node = graph.node(loss.id());  // a copy: appending moves nodes
-  const bool mean = is_op(node, "reduce_mean");
-  if (!mean && !is_op(node, "reduce_sum")) return {};
+  const bool mean = node.op->reduces == Reduces::mean;
+  if (!mean && node.op->reduces != Reduces::sum) return {};
   const Value values = node.in(graph, 0);
   std::vector<int64_t> axes;
   for (int i = 1; i <= values.rank() - wanted.rank(); ++i) axes.push_back(i);

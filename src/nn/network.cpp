@@ -535,7 +535,7 @@ std::vector<std::string> Network::output_names() const {
 Value steps_mask(FieldRole role, Value given, int64_t steps, Dtype dtype) {
   Graph& graph = given.graph();
   const Value zero = graph.constant(0, {dtype, Shape()}), one = graph.constant(1, {dtype, Shape()});
-  if (role == FieldRole::mask) return where(graph.apply("not_equal", {cast(given, dtype), zero}), one, zero);
+  if (role == FieldRole::mask) return where(not_equal(cast(given, dtype), zero), one, zero);
   std::vector<double> numbers(static_cast<size_t>(steps));
   for (size_t t = 0; t < numbers.size(); ++t) numbers[t] = static_cast<double>(t);
   const Value index = graph.constant(Tensor::from(Shape{1, steps}, numbers).to(dtype));

@@ -36,7 +36,7 @@ Value normal_like(LayerContext& context, const std::string& purpose, Value x, do
 
 Value dropped(Value x, Value draws, double rate) {
   Graph& graph = x.graph();
-  const Value kept = graph.apply("greater_equal", {draws, graph.constant(rate, {x.dtype(), Shape()})});
+  const Value kept = greater_equal(draws, graph.constant(rate, {x.dtype(), Shape()}));
   return where(kept, x * (1 / (1 - rate)), graph.constant(0, {x.dtype(), Shape()}));
 }
 

@@ -8,11 +8,14 @@
 namespace perigee {
 namespace {
 
-bool is_plain_number(Value value) { return value.rank() == 0 && is_op(value.graph().node(value.id()), "full"); }
+bool is_plain_number(Value value) {
+  const Node& node = value.graph().node(value.id());
+  return value.rank() == 0 && node.op->constant && node.inputs.empty();
+}
 
 bool is_mean_of_all(Value value) {
   const Node& node = value.graph().node(value.id());
-  return is_op(node, "reduce_mean") && node.in(value.graph(), 0).rank() > 0 && value.shape().elements() == 1;
+  return node.op->reduces == Reduces::mean && node.in(value.graph(), 0).rank() > 0 && value.shape().elements() == 1;
 }
 
 // A mean over a whole batch is the mean of the examples' means. Training takes that mean itself, over all threads and workers, so that it
@@ -21,16 +24,15 @@ Value value_by_example(Value value) {
   Graph& graph = value.graph();
   const Node node = graph.node(value.id());  // a copy: appending moves nodes
   if (is_mean_of_all(value)) return example_mean(node.in(graph, 0));
-  if (is_op(node, "neg")) {
+  const bool sum = node.op->terms != Terms();
+  if (!sum && node.op->scales == 0) return {};
+  if (node.inputs.size() == 1) {
     const Value inside = value_by_example(node.in(graph, 0));
-    return inside ? -inside : Value();
+    return inside ? graph.apply(node.op->name, {inside}) : Value();
   }
-  if (node.inputs.size() != 2) return {};
   const Value a = node.in(graph, 0), b = node.in(graph, 1);
-  const bool sum = is_op(node, "add") || is_op(node, "sub"), product = is_op(node, "mul"), quotient = is_op(node, "div");
-  if (!sum && !product && !quotient) return {};
-  if (!sum && !is_plain_number(a) && !is_plain_number(b)) return {};
-  if (quotient && is_plain_number(a)) return {};
+  const auto scaled_by = [&](Value number, uint32_t other) { return is_plain_number(number) && (node.op->scales >> other & 1) != 0; };
+  if (!sum && !scaled_by(a, 1) && !scaled_by(b, 0)) return {};
   const Value left = is_plain_number(a) ? a : value_by_example(a), right = is_plain_number(b) ? b : value_by_example(b);
   return left && right ? graph.apply(node.op->name, {left, right}) : Value();
 }

@@ -1,6 +1,7 @@
 #include "src/nn/program.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <optional>
 
@@ -36,18 +37,28 @@ const OpDef& program_op(const std::string& name, const std::string& where) {
               {.where = where, .what = "there is no op '" + name.substr(0, 100) + "'", .hint = known_hint(name, known, known.size())});
 }
 
-constexpr const char* kSizeOperators[] = {"add", "sub", "mul", "div", "pow"};
+double size_of(Elementwise op, double a, double b) {
+  switch (op) {
+    case Elementwise::add: return a + b;
+    case Elementwise::sub: return a - b;
+    case Elementwise::mul: return a * b;
+    case Elementwise::div: return a / b;
+    case Elementwise::pow: return std::pow(a, b);
+    default: assert(false); return 0;
+  }
+}
 
-// The operator of {"mul": [a, b]}; null when it is none.
-const Json::Member* size_operation(const Json& json) {
-  if (!json.is_object() || json.as_object().size() != 1) return nullptr;
-  const Json::Member& member = json.as_object()[0];
-  return std::ranges::find(kSizeOperators, member.first) != std::end(kSizeOperators) ? &member : nullptr;
+// The operator of {"mul": [a, b]}.
+std::optional<Elementwise> size_operator(const Json& json) {
+  if (!json.is_object() || json.as_object().size() != 1) return {};
+  for (const Elementwise op : {Elementwise::add, Elementwise::sub, Elementwise::mul, Elementwise::div, Elementwise::pow})
+    if (json.as_object()[0].first == elementwise_name(op)) return op;
+  return {};
 }
 
 bool is_size(const Json& json) {
   const Json* of = json.find("size");
-  return (of && of->is_string()) || size_operation(json) != nullptr;
+  return (of && of->is_string()) || size_operator(json).has_value();
 }
 
 Json integer_or_number(double value) {
@@ -98,7 +109,8 @@ void Program::step(const Config& op) {
 }
 
 std::vector<Value> Program::results(const Config& op, const std::string& name, const Json& attrs) {
-  if (name == "full") {
+  const OpDef* given = find_op(name);
+  if (given != nullptr && given->constant && given->max_inputs == 0) {
     op.raw("in");
     return {number(Config(attrs, op.where()).number("value"))};
   }
@@ -106,7 +118,7 @@ std::vector<Value> Program::results(const Config& op, const std::string& name, c
     op.raw("in");
     return {table(Config(attrs, kConstantSchema, op.where() + ": constant"))};
   }
-  if (name == "scan") {
+  if (given != nullptr && given->loop) {
     try {
       return scan(op, attrs);
     } catch (const Error& error) {
@@ -214,8 +226,8 @@ double Program::size(const Json& expression, const Config& op, bool is_value, in
   if (expression.is_number()) return expression.as_number();
   if (!is_size(expression) || depth > kMostSizeDepth)
     op.fail("in", "has a size that cannot be read", expression.type_name(), R"({"size": name, "axis": 1} or {"mul": [a, b]})");
-  const Json::Member* operation = size_operation(expression);
-  if (operation == nullptr) {
+  const std::optional<Elementwise> operation = size_operator(expression);
+  if (!operation) {
     const Config given = op.element(expression, "size");
     const Value of = value(given.string("size"), op.where());
     const int64_t axis = given.integer("axis"), at = axis < 0 ? axis + of.rank() : axis;
@@ -227,10 +239,10 @@ double Program::size(const Json& expression, const Config& op, bool is_value, in
               "it may stand in shapes; a loss is a mean over the examples without it");
     return static_cast<double>(of.shape()[static_cast<int>(at)]);
   }
-  const auto& [key, operand] = *operation;
+  const Json& operand = expression.as_object()[0].second;
   if (!operand.is_array() || operand.as_array().size() != 2) op.fail("in", "has a size of other than two operands");
   const double a = size(operand.as_array()[0], op, is_value, depth + 1), b = size(operand.as_array()[1], op, is_value, depth + 1);
-  return key == "add" ? a + b : key == "sub" ? a - b : key == "mul" ? a * b : key == "div" ? a / b : std::pow(a, b);
+  return size_of(*operation, a, b);
 }
 
 }  // namespace perigee

@@ -69,9 +69,7 @@ Value backwards(Value x, int axis) {
   const int64_t count = x.shape()[axis];
   std::vector<int64_t> places;
   for (int64_t i = count - 1; i >= 0; --i) places.push_back(i);
-  Json attrs = Json::object();
-  attrs.set("axis", axis);
-  return x.graph().apply("gather", {x, x.graph().constant(Tensor::from(Shape{count}, places))}, std::move(attrs));
+  return gather(x, x.graph().constant(Tensor::from(Shape{count}, places)), axis);
 }
 
 Value index_form(std::span<const Value> operands, const Config& attrs) {
@@ -97,11 +95,7 @@ Value index_form(std::span<const Value> operands, const Config& attrs) {
     ++axis;
   }
   for (; axis < x.rank(); ++axis) result.push_back(x.shape()[axis]);
-  Json slice = Json::object();
-  slice.set("start", ints_json(start));
-  slice.set("stop", ints_json(stop));
-  slice.set("step", ints_json(step));
-  Value part = x.graph().apply("slice", {x}, std::move(slice));
+  Value part = slice(x, start, stop, step);
   for (const int each : turned) part = backwards(part, each);
   return reshape(part, Shape(result));
 }
@@ -156,11 +150,7 @@ Value diagonal_form(std::span<const Value> operands, const Config&) {
   std::vector<int64_t> start(dims.size(), 0), step(dims.size(), 1);
   step[last] = columns + 1;
   dims[last] = count == 0 ? 0 : (count - 1) * (columns + 1) + 1;
-  Json slice = Json::object();
-  slice.set("start", ints_json(start));
-  slice.set("stop", ints_json(dims));
-  slice.set("step", ints_json(step));
-  return x.graph().apply("slice", {lines}, std::move(slice));
+  return slice(lines, start, dims, step);
 }
 
 Value einsum_form(std::span<const Value> operands, const Config& attrs) { return einsum(attrs.string("formula"), operands); }

@@ -3,6 +3,7 @@
 import unittest
 
 import limits
+import op_names
 
 
 def long_function(head, lines=70):
@@ -49,6 +50,39 @@ class Comments(unittest.TestCase):
 
     def test_folders_that_are_not_listed_are_left(self):
         self.assertEqual(self.problems("elsewhere/x.cpp", "// What it is\n"), 0)
+
+
+class OpNames(unittest.TestCase):
+    NAMES = {"add", "cast", "relu", "softmax", "sub"}
+
+    def problems(self, source, file="src/graph/passes/x.cpp"):
+        return list(op_names.op_name_problems(file, source, self.NAMES))
+
+    def test_names_are_those_that_the_ops_define(self):
+        self.assertEqual(op_names.op_names(['{.name = "cast", .doc = "x"},', 'elementwise_unary("neg", "-x.")\nelementwise_binary(\n  "add", "a"']),
+                         {"cast", "neg", "add"})
+
+    def test_questions_are_found(self):
+        for line in ('if (name == "relu") f();', 'if ("relu" != name) f();', 'strcmp(op, "cast") == 0', 'is_op(node, "add")',
+                     'std::string_view(node.op->name) == "sub"', 'key == "add" ? a : b', 'name.starts_with("softmax")'):
+            self.assertEqual(len(self.problems("\n" + line)), 1, line)
+        self.assertIn(':2: asks for the op "relu"', self.problems('\nif (name == "relu") f();')[0])
+
+    def test_tables_are_found(self):
+        for text in ('constexpr const char* kCheap[] = {"add", "sub"};', 'const std::set<std::string> kOps = {"add",\n  "cast"};',
+                     'constexpr Entry kTable[] = {\n    {"add", 2, f},\n    {"relu", 1, g}};', 'for (auto op : {"add", "relu"}) f(op);'):
+            self.assertEqual(len(self.problems(text)), 1, text)
+
+    def test_to_append_an_op_is_no_question(self):
+        for line in ('graph.apply("add", {a, b})', 'Value relu(Value x) { return build_unary("relu", x); }', 'op_named("cast")', '// == "add"',
+                     'const Kernel kernel = {.op = "cast", .name = "ref"};', 'if (name == "other") f();', 'const Value y = f(x, "add");'):
+            self.assertEqual(self.problems(line), [], line)
+
+    def test_ops_and_folders_with_words_of_their_own_are_left(self):
+        for file in ("src/graph/ops/x.cpp", "kernels/ops/x.h", "src/data/transforms/x.cpp", "tests/graph/x.cpp"):
+            self.assertEqual(self.problems('if (name == "relu") f();', file), [], file)
+        self.assertEqual(self.problems('if (type == "softmax") f();', "src/nn/activations.cpp"), [])
+        self.assertEqual(len(self.problems('if (type == "add") f();', "src/nn/activations.cpp")), 1)
 
 
 class Others(unittest.TestCase):

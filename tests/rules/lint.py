@@ -6,6 +6,7 @@
     includes      includes go only to the left: kernels <- src <- cluster <- lua <- repl; own header first; a library only in its folder
     headers       every header compiles alone; so does every program of tests/fuzz, which few commits build
     kernels       every __global__ function of kernels/cuda begins with begin_kernel(); (overlap.cuh says why), and none reads ahead of it
+    ops           no code outside of ops/ asks for an op by name, or lists names of ops (op_names.py)
     limits        at most 40 entries in a folder and 60 lines in a function; no comment begins with "Of" or "What"; subjects of commits
     names         no `-march=native`, no `catch (...)` in lua/, no `new`/`delete` of our own
 
@@ -22,6 +23,7 @@ import sys
 
 import headers
 import limits
+import op_names
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ORDER = ["kernels", "src", "cluster", "lua", "repl"]
@@ -208,10 +210,12 @@ def main():
     parser.add_argument("--fix", action="store_true", help="let clang-format rewrite the files")
     args = parser.parse_args()
     findings = Findings()
+    ops = op_names.read_op_names(ROOT)
     for file in tracked("*.cpp", "*.h", "*.hpp", "*.cu", "*.cuh"):
         text = (ROOT / file).read_text()
         findings.check("includes", file, include_problems(file, text))
         findings.check("names", file, name_problems(file, text))
+        findings.check("ops", file, op_names.op_name_problems(file, text, ops))
     for file in tracked("kernels/cuda/*.cu", "kernels/cuda/*.cuh"):
         findings.check("kernels", file, kernel_problems((ROOT / file).read_text()))
     for folder, problems in limits.folder_problems(tracked()):

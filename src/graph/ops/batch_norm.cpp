@@ -113,6 +113,7 @@ constexpr OpDef kBatchNormOps[] = {
      .operand_dtypes = OperandDtypes::real,
      .precision = Precision::follows,
      .parameters = 0b0110,
+     .residual = 3,
      .collective = true,
      .image = true},
     {.name = "batch_norm_grad",

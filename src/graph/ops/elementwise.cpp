@@ -110,6 +110,32 @@ std::vector<Value> pow_vjp(Graph& graph, const Node& node, std::span<const Value
   return {sum_to(g * slope, a.shape()), sum_to(g * where(positive, node.out(graph) * logarithm, none), b.shape())};
 }
 
+// -(-x).
+std::optional<ValueId> simpler_neg(const SimplerCall& call) {
+  if (call.made(0).op != call.node.op) return {};
+  return call.made(0).inputs[0];
+}
+
+// x + 0, x * 1, x - 0, x / 1; with `either` the number may come first.
+template <int number, bool either>
+std::optional<ValueId> simpler_with(const SimplerCall& call) {
+  if (call.fits(0) && call.numbers[1] == number) return call.operands[0];
+  if (either && call.fits(1) && call.numbers[0] == number) return call.operands[1];
+  return {};
+}
+
+// The powers that have an op of their own.
+std::optional<ValueId> simpler_pow(const SimplerCall& call) {
+  const std::optional<double> exponent = call.numbers[1];
+  if (!call.fits(0) || !exponent) return {};
+  if (*exponent == 1) return call.operands[0];
+  static constexpr std::pair<double, const char*> kPowers[] = {{2, "square"}, {0.5, "sqrt"}, {-1, "reciprocal"}, {-0.5, "rsqrt"}};
+  for (const auto& [number, op] : kPowers)
+    if (*exponent == number && (number == 2 || call.type(0).dtype == Dtype::f32 || call.type(0).dtype == Dtype::f64))
+      return call.graph.apply(op, {Value(&call.graph, call.operands[0])}).id();
+  return {};
+}
+
 constexpr OpDef elementwise_unary(const char* name, const char* doc, Vjp vjp, Infer infer = infer_real,
                                   SlicedRule sliced = sliced_elementwise) {
   return {.name = name, .doc = doc, .infer = infer, .vjp = vjp, .sliced = sliced, .instruction = true, .elementwise = true};
@@ -128,10 +154,28 @@ constexpr OpDef elementwise_binary(const char* name, const char* doc, Infer infe
           .elementwise = true};
 }
 
+// Facts that few of them have.
+struct Algebra {
+  std::optional<ValueId> (*simpler)(const SimplerCall&) = nullptr;
+  Terms terms = {};
+  uint32_t scales = 0;
+  const char* activation = nullptr;
+};
+
+constexpr OpDef with_algebra(OpDef op, Algebra algebra) {
+  op.simpler = algebra.simpler;
+  op.terms = algebra.terms;
+  op.scales = algebra.scales;
+  op.activation = algebra.activation;
+  return op;
+}
+
 constexpr double kTwoOverSqrtPi = 2 * std::numbers::inv_sqrtpi;
 
 constexpr OpDef kElementwiseOpOps[] = {
-    elementwise_unary("neg", "-x.", unary_vjp<[](Value, Value, Value g) { return -g; }>, infer_number, sliced_linear_elementwise),
+    with_algebra(
+        elementwise_unary("neg", "-x.", unary_vjp<[](Value, Value, Value g) { return -g; }>, infer_number, sliced_linear_elementwise),
+        {.simpler = simpler_neg, .terms = {-1, 0}}),
     elementwise_unary("abs", "|x|.", unary_vjp<[](Value x, Value, Value g) { return g * apply_elementwise("sign", x); }>, infer_number),
     elementwise_unary("sign", "-1, 0 or 1.", nullptr, infer_number),
     elementwise_unary("square", "x * x.", unary_vjp<[](Value x, Value, Value g) { return g * x * 2.0; }>, infer_number),
@@ -154,8 +198,9 @@ constexpr OpDef kElementwiseOpOps[] = {
     elementwise_unary("tanh", "Hyperbolic tangent.", unary_vjp<[](Value, Value y, Value g) { return g * (1.0 - y * y); }>),
     elementwise_unary("sigmoid", "1 / (1 + exp(-x)).", unary_vjp<[](Value, Value y, Value g) { return g * y * (1.0 - y); }>),
     elementwise_unary("softplus", "log(1 + exp(x)).", unary_vjp<[](Value x, Value, Value g) { return g * sigmoid(x); }>),
-    elementwise_unary("relu", "max(x, 0).", unary_vjp<[](Value, Value y, Value g) { return where(greater(y, zero(y)), g, zero(g)); }>,
-                      infer_number),
+    with_algebra(elementwise_unary("relu", "max(x, 0).",
+                                   unary_vjp<[](Value, Value y, Value g) { return where(greater(y, zero(y)), g, zero(g)); }>, infer_number),
+                 {.activation = "relu"}),
     elementwise_unary("erf", "The error function.",
                       unary_vjp<[](Value x, Value, Value g) { return g * (exp(-(x * x)) * kTwoOverSqrtPi); }>),
     elementwise_unary("floor", "The largest integer not above x.", nullptr),
@@ -164,25 +209,31 @@ constexpr OpDef kElementwiseOpOps[] = {
     elementwise_unary("logical_not", "x == 0.", nullptr, infer_truth),
     elementwise_unary("is_finite", "Neither infinite nor NaN.", nullptr, infer_truth),
 
-    elementwise_binary("add", "a + b.", infer_arithmetic, binary_vjp<[](Value, Value, Value, Value g) {
-                         return Pair{g, g};
-                       }>,
-                       sliced_linear_elementwise),
-    elementwise_binary("sub", "a - b.", infer_arithmetic, binary_vjp<[](Value, Value, Value, Value g) {
-                         return Pair{g, -g};
-                       }>,
-                       sliced_linear_elementwise),
-    elementwise_binary("mul", "a * b.", infer_arithmetic, binary_vjp<[](Value a, Value b, Value, Value g) {
-                         return Pair{g * b, g * a};
-                       }>,
-                       sliced_mul),
-    elementwise_binary("div", "a / b; of integers the floor, and 0 when b is 0.", infer_arithmetic,
-                       binary_vjp<[](Value, Value b, Value y, Value g) {
-                         const Value da = g / b;
-                         return Pair{da, -(da * y)};
-                       }>,
-                       sliced_div),
-    elementwise_binary("pow", "a to the power b; the gradient with respect to b is 0 where a is not positive.", infer_arithmetic, pow_vjp),
+    with_algebra(elementwise_binary("add", "a + b.", infer_arithmetic, binary_vjp<[](Value, Value, Value, Value g) {
+                                      return Pair{g, g};
+                                    }>,
+                                    sliced_linear_elementwise),
+                 {.simpler = simpler_with<0, true>, .terms = {1, 1}}),
+    with_algebra(elementwise_binary("sub", "a - b.", infer_arithmetic, binary_vjp<[](Value, Value, Value, Value g) {
+                                      return Pair{g, -g};
+                                    }>,
+                                    sliced_linear_elementwise),
+                 {.simpler = simpler_with<0, false>, .terms = {1, -1}}),
+    with_algebra(elementwise_binary("mul", "a * b.", infer_arithmetic, binary_vjp<[](Value a, Value b, Value, Value g) {
+                                      return Pair{g * b, g * a};
+                                    }>,
+                                    sliced_mul),
+                 {.simpler = simpler_with<1, true>, .scales = 0b11}),
+    with_algebra(elementwise_binary("div", "a / b; of integers the floor, and 0 when b is 0.", infer_arithmetic,
+                                    binary_vjp<[](Value, Value b, Value y, Value g) {
+                                      const Value da = g / b;
+                                      return Pair{da, -(da * y)};
+                                    }>,
+                                    sliced_div),
+                 {.simpler = simpler_with<1, false>, .scales = 0b01}),
+    with_algebra(elementwise_binary("pow", "a to the power b; the gradient with respect to b is 0 where a is not positive.",
+                                    infer_arithmetic, pow_vjp),
+                 {.simpler = simpler_pow}),
     elementwise_binary("maximum", "The larger one; the gradient of a tie goes to a.", infer_arithmetic,
                        binary_vjp<[](Value a, Value b, Value, Value g) {
                          const Value first = apply_elementwise("greater_equal", a, b), none = zero(g);

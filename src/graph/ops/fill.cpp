@@ -112,6 +112,7 @@ constexpr OpDef kFillOps[] = {
      .vjp = cast_vjp,
      .sliced = sliced_linear_elementwise,
      .identity = true,
+     .converts = true,
      .elementwise = true},
     {.name = "broadcast_to",
      .doc = "x repeated to shape, as NumPy broadcasts.",

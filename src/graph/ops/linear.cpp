@@ -54,6 +54,8 @@ LinearActivation activation_of(const Json& attrs) {
   return name == "relu" ? LinearActivation::relu : name == "gelu_tanh" ? LinearActivation::gelu_tanh : LinearActivation::none;
 }
 
+bool is_bare(const OpCall& call) { return activation_of(call.attrs) == LinearActivation::none; }
+
 const char* activation_name(LinearActivation activation) {
   static constexpr const char* kNames[] = {"none", "relu", "gelu_tanh"};
   return kNames[static_cast<int>(activation)];
@@ -229,6 +231,7 @@ const OpDef kLinearOps[] = {
      .operand_dtypes = OperandDtypes::real,
      .precision = Precision::half,
      .parameters = 0b110,
+     .dense = is_bare,
      .library = CudaLibrary::cublas_lt},
     {.name = "linear_grad_input",
      .doc =

@@ -15,6 +15,8 @@ constexpr Option kLinearCrossEntropyActivation = {"activation", "name", "none", 
 constexpr Option kLinearCrossEntropySmoothing = {"label_smoothing", "number", "0", "of the classes", {.low = 0, .high = 1}};
 constexpr Option kLinearCrossEntropyAttributes[] = {kLinearCrossEntropyActivation, kLinearCrossEntropySmoothing};
 
+constexpr const char* kOpsOfAHead[] = {"linear", "cross_entropy", "cross_entropy_grad", "linear_grad_input"};
+
 // The result of an op that this one stands for; that op reports operands that do not fit.
 Type result_of(const char* op, std::initializer_list<Type> inputs, std::initializer_list<bool> present, const Json& attrs) {
   return op_named(op).infer({{inputs.begin(), inputs.size()}, {present.begin(), present.size()}, attrs})[0];
@@ -66,6 +68,7 @@ const OpDef kLinearCrossEntropyOps[] = {
      .params = linear_cross_entropy_params,
      .flops = linear_cross_entropy_flops,
      .parameters = 0b10010,
+     .replaces = kOpsOfAHead,
      .library = CudaLibrary::cublas_lt},
 };
 

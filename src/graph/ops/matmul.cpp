@@ -55,6 +55,10 @@ std::vector<Value> matmul_vjp(Graph& graph, const Node& node, std::span<const Va
   return {sum_to(da, shape_a), sum_to(db, shape_b)};
 }
 
+bool is_by_weight(const OpCall& call) {
+  return call.inputs[1].shape.rank() == 2 && attr_bool(call.attrs, kTransposeB) && !attr_bool(call.attrs, kTransposeA);
+}
+
 Sliced matmul_sliced(const OpCall& call, std::span<const Sliced> inputs) {
   const Sliced a = inputs[0], b = inputs[1];
   const int rank_a = call.inputs[0].shape.rank(), rank_b = call.inputs[1].shape.rank();
@@ -100,6 +104,7 @@ const OpDef kMatmulOps[] = {
      .flops = matmul_flops,
      .operand_dtypes = OperandDtypes::real,
      .precision = Precision::half,
+     .dense = is_by_weight,
      .library = CudaLibrary::cublas_lt}};
 
 }  // namespace

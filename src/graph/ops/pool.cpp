@@ -137,6 +137,7 @@ const OpDef kPoolOps[] = {
      .flops = flops_pool,
      .operand_dtypes = OperandDtypes::real,
      .precision = Precision::follows,
+     .pools = true,
      .image = true},
     {.name = "pool2d_grad",
      .doc = "Gradient of pool2d: dy, then argmax (max) or x and y (pnorm); its attributes and input_size[2].",

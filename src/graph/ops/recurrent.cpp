@@ -260,6 +260,14 @@ std::vector<Value> vjp_unfold(Graph& graph, const Node&, std::span<const Value> 
 // Rows of one example stay together.
 Sliced sliced_folds(const OpCall&, std::span<const Sliced> inputs) { return inputs[0] == Sliced::partial ? Sliced::mixed : inputs[0]; }
 
+// Each undoes the other, where the steps are as many.
+std::optional<ValueId> simpler_folds(const SimplerCall& call) {
+  const std::string_view outer = call.node.op->name, inner = call.made(0).op->name;
+  if (!(outer == "fold_steps" && inner == "unfold_steps") && !(outer == "unfold_steps" && inner == "fold_steps")) return {};
+  const ValueId from = call.made(0).inputs[0];
+  return call.graph.type(from) == call.node.outputs[0] ? std::optional(from) : std::nullopt;
+}
+
 bool alias_fold(const OpCall&, const View& in, View* out) {
   if (in.dims[0] != 1 && in.dims[1] != 1 && in.strides[0] != in.dims[1] * in.strides[1]) return false;
   *out = in;
@@ -288,6 +296,7 @@ constexpr OpDef kRecurrentOps[] = {
      .sliced = sliced_folds,
      .internal = true,
      .precision = Precision::follows,
+     .simpler = simpler_folds,
      .alias = alias_fold},
     {.name = "unfold_steps",
      .doc = "Rows as examples x steps x ...: the inverse of fold_steps.",
@@ -297,6 +306,7 @@ constexpr OpDef kRecurrentOps[] = {
      .sliced = sliced_folds,
      .internal = true,
      .precision = Precision::follows,
+     .simpler = simpler_folds,
      .alias = alias_unfold},
     {.name = "lstm",
      .doc = "States h of an LSTM after each step, from x (products of the inputs, N x T x 4H: i f g o), r (H x 4H), and h0, c0, mask "

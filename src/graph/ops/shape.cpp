@@ -120,6 +120,22 @@ std::vector<Value> transpose_vjp(Graph& graph, const Node& node, std::span<const
   return {transpose(grads[0], inverse)};
 }
 
+// Transposes in a row become one, and none where the dimensions are in order again.
+std::optional<ValueId> simpler_transpose(const SimplerCall& call) {
+  const bool present[] = {true};
+  const auto order_in = [&](const Node& node, ValueId of) { return order_of({{&call.graph.type(of), 1}, present, node.attrs}); };
+  const bool twice = call.made(0).op == call.node.op;
+  const ValueId from = twice ? call.made(0).inputs[0] : call.operands[0];
+  std::vector<int64_t> order = order_in(call.node, call.operands[0]);
+  if (twice) {
+    const std::vector<int64_t> inner = order_in(call.made(0), from);
+    for (int64_t& axis : order) axis = inner[static_cast<size_t>(axis)];
+  }
+  if (std::is_sorted(order.begin(), order.end())) return from;
+  if (!twice) return {};
+  return transpose(Value(&call.graph, from), order).id();
+}
+
 Sliced sliced_transpose(const OpCall& call, std::span<const Sliced> inputs) {
   const auto order = order_of(call);
   return sliced_rows_if(!order.empty() && order[0] == 0, inputs[0]);
@@ -326,6 +342,7 @@ constexpr OpDef kShapeOps[] = {
      .sliced = sliced_reshape,
      .precision = Precision::follows,
      .identity = true,
+     .reshapes = true,
      .alias = reshape_alias},
     {.name = "transpose",
      .doc = "Dimensions in another order; reversed when no order is given.",
@@ -334,6 +351,8 @@ constexpr OpDef kShapeOps[] = {
      .vjp = transpose_vjp,
      .sliced = sliced_transpose,
      .precision = Precision::follows,
+     .permutes = true,
+     .simpler = simpler_transpose,
      .alias = transpose_alias},
     {.name = "slice",
      .doc = "x[start:stop:step], lists by dimension, negative from the end.",

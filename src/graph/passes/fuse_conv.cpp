@@ -10,9 +10,9 @@ namespace perigee {
 namespace {
 
 struct Chain {
-  int conv = -1, last = -1;  // nodes; `last` is the one that the fused op stands for
-  ValueId bias;              // shape [O], or something that reshapes to it
-  bool relu = false;
+  int conv = -1, last = -1;          // nodes; `last` is the one that the fused op stands for
+  ValueId bias;                      // shape [O], or something that reshapes to it
+  const char* activation = nullptr;  // monotone, as those of convolutions are: the maximum of a window may be taken before or after
   int pool = -1;
   std::vector<int> between;  // nodes that vanish
 };
@@ -31,7 +31,7 @@ class ConvFuser {
 
   Graph run() {
     for (const Node& node : graph_.nodes())
-      if (is_op(node, "conv2d")) find_chain(node);
+      if (node.op->with_pool != nullptr) find_chain(node);
     for (const Tensor& constant : graph_.constants()) result_.add_constant(constant);
     for (const Node& node : graph_.nodes()) {
       if (vanishes_[node.id]) continue;
@@ -55,7 +55,7 @@ class ConvFuser {
 
   // The operand that `add` adds to `id`, when it is one number for each of the `channels`.
   std::optional<ValueId> added_bias(const Node& add, ValueId id, int64_t channels) const {
-    if (!is_op(add, "add") || add.inputs.size() != 2) return {};
+    if (!adds(add)) return {};
     const ValueId other = add.inputs[0] == id ? add.inputs[1] : add.inputs[0];
     if (other == id || other.node < 0) return {};
     const Shape& shape = graph_.type(other).shape;
@@ -64,7 +64,7 @@ class ConvFuser {
   }
 
   static bool fits_fusion(const Node& pool) {
-    if (!is_op(pool, "pool2d") || attr_string(pool, "kind") != "max") return false;
+    if (!pool.op->pools || attr_string(pool, "kind") != "max") return false;
     const std::vector<int64_t> kernel = attr_ints(pool, "kernel");
     const std::vector<int64_t> stride = attr_ints(pool, "stride");
     for (int64_t p : attr_ints(pool, "padding"))
@@ -75,7 +75,7 @@ class ConvFuser {
   }
 
   void find_chain(const Node& conv) {
-    if (attr_string(conv, "activation") != "none") return find_pool_after_relu(conv);
+    if (attr_string(conv, "activation") != "none") return find_pool_after_activation(conv);
     Chain chain{.conv = conv.id, .last = conv.id};
     if (conv.inputs.size() > 2) chain.bias = conv.inputs[2];
     const int64_t channels = conv.outputs[0].shape[1];
@@ -84,31 +84,31 @@ class ConvFuser {
       chain.last = next.id;
     };
     for (const Node* next = only_user({conv.id, 0}); next; next = only_user({chain.last, 0})) {
-      if (is_op(*next, "relu") && !chain.relu) {
-        chain.relu = true;
+      if (takes_activation(*conv.op, next->op->activation) && !chain.activation) {
+        chain.activation = next->op->activation;
       } else if (chain.pool < 0 && fits_fusion(*next)) {
         chain.pool = next->id;
       } else if (const auto bias = added_bias(*next, {chain.last, 0}, channels);
-                 bias && chain.bias.node < 0 && !chain.relu && chain.pool < 0) {
+                 bias && chain.bias.node < 0 && !chain.activation && chain.pool < 0) {
         chain.bias = *bias;
       } else {
         break;
       }
       // Behind the pooling, the place of the maximum must not be wanted from a node that vanishes.
       if (chain.last == chain.pool && users_.contains({chain.pool, 1})) {
-        chain.relu = false;
+        chain.activation = nullptr;
         break;
       }
       step(*next);
-      if (chain.relu && chain.pool >= 0) break;
+      if (chain.activation && chain.pool >= 0) break;
     }
     keep(std::move(chain));
   }
 
-  void find_pool_after_relu(const Node& conv) {
+  void find_pool_after_activation(const Node& conv) {
     const Node* next = only_user({conv.id, 0});
     if (!next || !fits_fusion(*next)) return;
-    Chain chain{.conv = conv.id, .last = next->id, .relu = true, .pool = next->id, .between = {conv.id}};
+    Chain chain{.conv = conv.id, .last = next->id, .pool = next->id, .between = {conv.id}};
     if (conv.inputs.size() > 2) chain.bias = conv.inputs[2];
     keep(std::move(chain));
   }
@@ -140,9 +140,9 @@ class ConvFuser {
     }
     Json attrs = conv.attrs;
     if (attrs.is_null()) attrs = Json::object();
-    if (chain.relu) attrs.set("activation", "relu");
+    if (chain.activation) attrs.set("activation", chain.activation);
     if (chain.pool >= 0) attrs.set("pool", *graph_.nodes()[static_cast<size_t>(chain.pool)].attrs.find("kernel"));
-    const std::vector<Value> results = result_.apply_all(chain.pool >= 0 ? "conv2d_pool" : "conv2d", operands, attrs);
+    const std::vector<Value> results = result_.apply_all(chain.pool >= 0 ? conv.op->with_pool : conv.op->name, operands, attrs);
     moved_[{chain.last, 0}] = results[0].id();
     if (chain.last == chain.pool) moved_[{chain.pool, 1}] = results[1].id();
   }

@@ -68,7 +68,7 @@ class ElementwiseFuser {
   // A conversion that changes nothing inside a program, where everything is f32.
   bool is_free_cast(const Node& node) const {
     const Dtype to = node.outputs[0].dtype;
-    return is_op(node, "cast") && (to == Dtype::f32 || is_half(to)) && is_operand_dtype(graph_.type(node.inputs[0]).dtype);
+    return node.op->converts && (to == Dtype::f32 || is_half(to)) && is_operand_dtype(graph_.type(node.inputs[0]).dtype);
   }
 
   bool is_constant(ValueId id) const { return node_at(id.node).op->constant; }

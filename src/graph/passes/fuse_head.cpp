@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <string_view>
 
 #include "kernels/ops/linear_cross_entropy.h"
 #include "src/graph/op.h"
@@ -11,6 +10,16 @@
 namespace perigee {
 namespace {
 
+// The op that stands for a head.
+const OpDef& head_op() {
+  static const OpDef& op = *std::ranges::find_if(all_ops(), [](const OpDef* each) { return !each->replaces.empty(); })[0];
+  return op;
+}
+
+bool is_part(const Node& node, size_t i) { return node.op->name == std::string_view(head_op().replaces[i]); }
+
+enum Part : size_t { kProduct, kLoss, kSlopes, kBack };  // in OpDef::replaces
+
 struct Head {
   int product = -1, loss = -1, slopes = -1, back = -1;  // nodes, in this order in the graph
   bool has(int node) const { return node == product || node == loss || node == slopes || node == back; }
@@ -18,14 +27,14 @@ struct Head {
 
 bool fits(const Graph& graph, const Node& product) {
   const Type &x = graph.type(product.inputs[0]), &weight = graph.type(product.inputs[1]);
-  return is_op(product, "linear") && x.dtype == Dtype::f32 && x.shape.rank() == 2 && weight.shape[0] <= kHeadClasses &&
+  return is_part(product, kProduct) && x.dtype == Dtype::f32 && x.shape.rank() == 2 && weight.shape[0] <= kHeadClasses &&
          weight.shape.elements() <= kHeadWeights && weight.shape[1] % 4 == 0 && attr_string(product, "activation") == "none";
 }
 
-// linear_grad_input of the layer below is one that the kernel knows the slope of: none, or relu by its result.
+// The gradient by the layer below is one that the kernel knows the slope of: none, or that of an activation by its result.
 bool known_slope(const Node& back, ValueId x) {
   if (back.inputs.size() < 3 || back.inputs[2].node < 0) return true;
-  return back.inputs[2] == x && attr_string(back, "activation") == "relu";
+  return back.inputs[2] == x && takes_activation(head_op(), attr_string(back, "activation").c_str());
 }
 
 // Whether an operand of the joined op comes of one of its results: there would be no order.
@@ -44,15 +53,15 @@ bool runs_in_a_circle(const Graph& graph, const Head& head) {
 }
 
 std::optional<Head> head_of(const Graph& graph, const Node& slopes) {
-  if (!is_op(slopes, "cross_entropy_grad") || graph.type(slopes.inputs[1]).dtype != Dtype::i64) return {};
+  if (!is_part(slopes, kSlopes) || graph.type(slopes.inputs[1]).dtype != Dtype::i64) return {};
   const Node& product = graph.node(slopes.inputs[0]);
-  if (!is_op(product, "linear") || !fits(graph, product)) return {};
+  if (!is_part(product, kProduct) || !fits(graph, product)) return {};
   Head head{.product = product.id, .slopes = slopes.id};
   for (const Node& node : graph.nodes()) {
-    if (is_op(node, "cross_entropy") && std::equal(node.inputs.begin(), node.inputs.end(), slopes.inputs.begin()) &&
+    if (is_part(node, kLoss) && std::equal(node.inputs.begin(), node.inputs.end(), slopes.inputs.begin()) &&
         node.attrs.dump() == slopes.attrs.dump())
       head.loss = node.id;
-    if (is_op(node, "linear_grad_input") && node.inputs[0] == ValueId{slopes.id, 0} && node.inputs[1] == product.inputs[1] &&
+    if (is_part(node, kBack) && node.inputs[0] == ValueId{slopes.id, 0} && node.inputs[1] == product.inputs[1] &&
         known_slope(node, product.inputs[0]))
       head.back = node.id;
   }
@@ -95,7 +104,7 @@ class Join {
     if (const Json* smoothing = slopes.attrs.find("label_smoothing")) attrs.set("label_smoothing", *smoothing);
     if (const Json* activation = back.attrs.find("activation")) attrs.set("activation", *activation);
     rewrite_.to().set_scope(product.scope);
-    const std::vector<Value> results = rewrite_.to().apply_all("linear_cross_entropy", operands, attrs);
+    const std::vector<Value> results = rewrite_.to().apply_all(head_op().name, operands, attrs);
     const int replaced[] = {head_.product, head_.loss, head_.slopes, head_.back};
     for (size_t i = 0; i < results.size(); ++i) rewrite_.set({replaced[i], 0}, results[i].id());
   }

@@ -12,18 +12,16 @@
 namespace perigee {
 namespace {
 
+constexpr const char* kGelu = "gelu_tanh";  // an activation that is no op
+
 struct Dense {
   int product = -1, last = -1;  // nodes; the fused op stands for `last`
   ValueId bias;
-  std::string activation = "none";
+  std::string activation;  // empty: none
 };
 
 // A product that a linear can stand for.
-bool is_product(const Graph& graph, const Node& node) {
-  if (is_op(node, "linear")) return attr_string(node, "activation") == "none";
-  return is_op(node, "matmul") && graph.type(node.inputs[1]).shape.rank() == 2 && attr_bool(node, "transpose_b") &&
-         !attr_bool(node, "transpose_a");
-}
+bool is_product(const Graph& graph, const Node& node) { return node.op->dense && node.op->dense(OperandTypes(graph, node).call()); }
 
 // gelu_tanh as layers write it, to compare with.
 struct GeluChain {
@@ -66,7 +64,7 @@ class LinearFuser {
   }
 
   std::optional<ValueId> added_bias(const Node& add, ValueId id) const {
-    if (!is_op(add, "add")) return {};
+    if (!adds(add)) return {};
     const ValueId other = add.inputs[0] == id ? add.inputs[1] : add.inputs[0];
     const int64_t outputs = graph_.type(id).shape.at(-1);
     if (other == id || graph_.type(other) != Type{graph_.type(id).dtype, Shape{outputs}}) return {};
@@ -77,7 +75,7 @@ class LinearFuser {
   bool alike(const GeluChain& chain, ValueId like, ValueId z, ValueId id, std::set<int>* nodes) const {
     if (like == chain.from) return id == z;
     const Node &wanted = chain.graph.node(like), &node = graph_.node(id);
-    if (!is_op(node, wanted.op->name) || node.inputs.size() != wanted.inputs.size() || node.outputs != wanted.outputs) return false;
+    if (node.op != wanted.op || node.inputs.size() != wanted.inputs.size() || node.outputs != wanted.outputs) return false;
     if (node.attrs.dump() != wanted.attrs.dump()) return false;
     if (!node.inputs.empty()) nodes->insert(node.id);
     for (size_t i = 0; i < node.inputs.size(); ++i)
@@ -119,9 +117,10 @@ class LinearFuser {
     };
     if (const Node* add = only_user({dense.last, 0}); add != nullptr && !has_bias)
       if (const auto bias = added_bias(*add, {dense.last, 0})) dense.bias = *bias, take(*add);
-    if (const Node* next = only_user({dense.last, 0}); next != nullptr && is_op(*next, "relu")) dense.activation = "relu", take(*next);
-    else if (const Node* gelu = gelu_of({dense.last, 0}, &between)) dense.activation = "gelu_tanh", take(*gelu);
-    if (dense.last == product.id && is_op(product, "linear")) return;
+    if (const Node* next = only_user({dense.last, 0}); next != nullptr && takes_activation(linear_, next->op->activation))
+      dense.activation = next->op->activation, take(*next);
+    else if (const Node* gelu = gelu_of({dense.last, 0}, &between)) dense.activation = kGelu, take(*gelu);
+    if (dense.last == product.id && product.op == &linear_) return;
     for (int node : between) vanishes_[node] = true;
     found_.emplace(dense.last, dense);
   }
@@ -142,13 +141,14 @@ class LinearFuser {
     std::vector<Value> operands = {value(product.inputs[0]), value(product.inputs[1])};
     if (dense.bias.node >= 0) operands.push_back(value(dense.bias));
     Json attrs = Json::object();
-    if (dense.activation != "none") attrs.set("activation", dense.activation);
-    if (gelu_ == GeluIn::product_for_gradients && dense.activation == "gelu_tanh") attrs.set("keep", true);
-    moved_[{dense.last, 0}] = result_.apply_all("linear", operands, attrs)[0].id();
+    if (!dense.activation.empty()) attrs.set("activation", dense.activation);
+    if (gelu_ == GeluIn::product_for_gradients && dense.activation == kGelu) attrs.set("keep", true);
+    moved_[{dense.last, 0}] = result_.apply_all(linear_.name, operands, attrs)[0].id();
   }
 
   const Graph& graph_;
   const GeluIn gelu_;
+  const OpDef& linear_ = op_named("linear");
   Graph result_;
   std::map<ValueId, std::vector<int>> users_;
   std::map<int, bool> vanishes_;

@@ -22,7 +22,7 @@ class NormFuser {
   Graph run() {
     // The last one first: of two normalisations that are added, the later one takes the other's result as its residual.
     for (size_t i = graph_.nodes().size(); i-- > 0;)
-      if (is_op(graph_.nodes()[i], "batch_norm")) find_chain(graph_.nodes()[i]);
+      if (graph_.nodes()[i].op->residual >= 0) find_chain(graph_.nodes()[i]);
     for (const Tensor& constant : graph_.constants()) result_.add_constant(constant);
     for (const Node& node : graph_.nodes()) emit(node.id);
     for (const Leaf& leaf : graph_.leaves()) result_.add_leaf({leaf.name, leaf.kind, moved(leaf.value)});
@@ -35,7 +35,7 @@ class NormFuser {
  private:
   struct Chain {
     ValueId residual;
-    bool relu = false;
+    const char* activation = nullptr;
   };
 
   const Node* only_user(ValueId id) const {
@@ -49,9 +49,10 @@ class NormFuser {
     if (attr_string(norm, "activation") != "none") return;
     Chain chain;
     ValueId last{norm.id, 0};
-    const bool has_residual = norm.inputs.size() > 3 && norm.inputs[3].node >= 0;
+    const auto place = static_cast<size_t>(norm.op->residual);
+    const bool has_residual = norm.inputs.size() > place && norm.inputs[place].node >= 0;
     const Node* next = only_user(last);
-    if (next != nullptr && is_op(*next, "add") && !has_residual) {
+    if (next != nullptr && adds(*next) && !has_residual) {
       const ValueId other = next->inputs[0] == last ? next->inputs[1] : next->inputs[0];
       if (graph_.type(other) == norm.outputs[0] && other.node != norm.id) {
         chain.residual = other;
@@ -60,8 +61,8 @@ class NormFuser {
         next = only_user(last);
       }
     }
-    if (next != nullptr && is_op(*next, "relu")) {
-      chain.relu = true;
+    if (next != nullptr && takes_activation(*norm.op, next->op->activation)) {
+      chain.activation = next->op->activation;
       fused_into_[static_cast<size_t>(next->id)] = norm.id;
       last = {next->id, 0};
     }
@@ -85,10 +86,11 @@ class NormFuser {
     Node node = graph_.nodes()[static_cast<size_t>(id)];
     if (const auto chain = chains_.find(id); chain != chains_.end()) {
       if (chain->second.residual.node >= 0) {
-        node.inputs.resize(4);
-        node.inputs[3] = chain->second.residual;
+        const auto place = static_cast<size_t>(node.op->residual);
+        node.inputs.resize(place + 1);
+        node.inputs[place] = chain->second.residual;
       }
-      if (chain->second.relu) node.attrs.set("activation", "relu");
+      if (chain->second.activation) node.attrs.set("activation", chain->second.activation);
     }
     for (const ValueId& input : node.inputs)
       if (input.node >= 0) emit(input.node);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -12,15 +11,6 @@
 
 namespace perigee {
 namespace {
-
-// The axes from 0, as they are named or reversed.
-std::vector<int64_t> transpose_order(const Node& node, int rank) {
-  std::vector<int64_t> order = attr_ints(node, "order");
-  for (int64_t& axis : order)
-    if (axis < 0) axis += rank;
-  for (int axis = rank - 1; order.size() < static_cast<size_t>(rank); --axis) order.push_back(axis);
-  return order;
-}
 
 // By node: is needed for an output, an assignment, or is a leaf.
 std::vector<bool> used_nodes(const Graph& graph) {
@@ -69,57 +59,20 @@ class Simplifier {
     const ValueId first = rewrite_.moved(node.inputs[0]);
     const Type& result = node.outputs[0];
     if (node.op->identity && type(first) == result) return first;
-    if (is_op(node, "neg") && is_op(made(first), "neg")) return made(first).inputs[0];
-    if (is_op(node, "transpose")) return transposed(node, first);
-    const bool folds = (is_op(node, "fold_steps") && is_op(made(first), "unfold_steps")) ||
-                       (is_op(node, "unfold_steps") && is_op(made(first), "fold_steps"));
-    if (folds && type(made(first).inputs[0]) == result) return made(first).inputs[0];
-    if (node.inputs.size() != 2 || node.inputs[1].node < 0) return {};
-    const ValueId second = rewrite_.moved(node.inputs[1]);
-    const auto neutral = [&](ValueId kept, ValueId other, double number) {
-      const auto value = type(kept) == result ? filled(other) : std::nullopt;
-      return value && *value == number;
-    };
-    if (is_op(node, "mul") || is_op(node, "add")) {
-      const double number = is_op(node, "mul") ? 1 : 0;
-      if (neutral(first, second, number)) return first;
-      if (neutral(second, first, number)) return second;
+    if (!node.op->simpler) return {};
+    std::vector<ValueId> operands;
+    std::vector<std::optional<double>> numbers;
+    for (const ValueId& id : node.inputs) {
+      operands.push_back(rewrite_.moved(id));
+      numbers.push_back(id.node < 0 ? std::nullopt : filled(operands.back()));
     }
-    if (is_op(node, "div") && neutral(first, second, 1)) return first;
-    if (is_op(node, "sub") && neutral(first, second, 0)) return first;
-    if (is_op(node, "pow") && type(first) == result) return power(first, filled(second));
-    return {};
-  }
-
-  // Transposes in a row become one, and none where the dimensions are in order again.
-  std::optional<ValueId> transposed(const Node& node, ValueId first) {
-    const bool twice = is_op(made(first), "transpose");
-    std::vector<int64_t> order = transpose_order(node, type(first).shape.rank());
-    if (twice) {
-      const std::vector<int64_t> inner = transpose_order(made(first), type(first).shape.rank());
-      for (int64_t& axis : order) axis = inner[static_cast<size_t>(axis)];
-    }
-    const ValueId from = twice ? made(first).inputs[0] : first;
-    if (std::is_sorted(order.begin(), order.end())) return from;
-    if (!twice) return {};
-    return rewrite_.to().apply("transpose", {Value(&rewrite_.to(), from)}, Json(Json::Object{{"order", ints_json(order)}})).id();
-  }
-
-  // The powers that have an op of their own.
-  std::optional<ValueId> power(ValueId base, std::optional<double> exponent) {
-    if (!exponent) return {};
-    if (*exponent == 1) return base;
-    static constexpr std::pair<double, const char*> kPowers[] = {{2, "square"}, {0.5, "sqrt"}, {-1, "reciprocal"}, {-0.5, "rsqrt"}};
-    for (const auto& [number, op] : kPowers)
-      if (*exponent == number && (number == 2 || type(base).dtype == Dtype::f32 || type(base).dtype == Dtype::f64))
-        return rewrite_.to().apply(op, {Value(&rewrite_.to(), base)}).id();
-    return {};
+    return node.op->simpler({rewrite_.to(), node, operands, numbers});
   }
 
   // Operands that a simpler one can stand for.
   void simplify_operands(Node& node) {
-    if (is_op(node, "reshape"))
-      while (is_op(made(node.inputs[0]), "reshape")) node.inputs[0] = made(node.inputs[0]).inputs[0];
+    if (node.op->reshapes)
+      while (made(node.inputs[0]).op->reshapes) node.inputs[0] = made(node.inputs[0]).inputs[0];
     if (!node.op->elementwise || node.inputs.size() < 2) return;
     for (ValueId& id : node.inputs) {
       if (id.node < 0) continue;

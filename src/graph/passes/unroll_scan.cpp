@@ -20,7 +20,7 @@ Value step_of(Value sequence, int64_t t) {
   start[1] = t;
   stop[1] = t + 1;
   dims.erase(dims.begin() + 1);
-  const Value one = sequence.graph().apply("slice", {sequence}, Json(Json::Object{{"start", ints_json(start)}, {"stop", ints_json(stop)}}));
+  const Value one = slice(sequence, start, stop);
   return reshape(one, Shape(dims));
 }
 
@@ -31,7 +31,7 @@ Value sequence_of(const std::vector<Value>& steps) {
     dims.insert(dims.begin() + 1, 1);
     each.push_back(reshape(step, Shape(dims)));
   }
-  return each.size() == 1 ? each[0] : each[0].graph().apply("concatenate", each, Json(Json::Object{{"axis", 1}}));
+  return each.size() == 1 ? each[0] : concatenate(each, 1);
 }
 
 class Unroll {

@@ -12,11 +12,10 @@ constexpr Option kAdditiveAttentionOptions[] = {
 // Probabilities [N, S, T] of scores; keys that do not count have none, and a query without a key has none at all.
 Value probabilities(Value scores, Value mask) {
   Graph& graph = scores.graph();
-  const Json last(Json::Object{{"axis", Json(2)}});
-  if (!mask) return graph.apply("softmax", {scores}, last);
+  if (!mask) return softmax(scores, 2);
   const Value counts = reshape(cast(mask, scores.dtype()), Shape{mask.shape()[0], 1, mask.shape()[1]});
   const Value zero = graph.constant(0, {scores.dtype(), Shape()}), least = graph.constant(-1e30, {scores.dtype(), Shape()});
-  return graph.apply("softmax", {where(greater(counts, zero), scores, least)}, last) * counts;
+  return softmax(where(greater(counts, zero), scores, least), 2) * counts;
 }
 
 StepUse additive_attention_step_use(const Config&, std::span<const Value> inputs) {
@@ -33,7 +32,7 @@ std::vector<Value> build_additive_attention(LayerContext& context, std::span<con
   const Value from = reshape(project(context, q, {"q", units}), Shape{n, queries, 1, units});
   const Value to = reshape(project(context, k, {"k", units}), Shape{n, 1, keys, units});
   const Value score = context.parameter("weight", Shape{1, units}, ParameterRole::weight, units, 1, "xavier");
-  const Value scores = reshape(context.graph().apply("linear", {tanh(from + to), score}), Shape{n, queries, keys});
+  const Value scores = reshape(linear(tanh(from + to), score), Shape{n, queries, keys});
   const Value y = matmul(probabilities(scores, context.mask(inputs[1])), v);
   return {features_first(masked_rows(y, context.mask(inputs[0])))};
 }

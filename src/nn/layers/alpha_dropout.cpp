@@ -16,7 +16,7 @@ std::vector<Value> build_alpha_dropout(LayerContext& context, std::span<const Va
   const double kept = 1 - rate, a = 1 / std::sqrt(kept + kDropped * kDropped * kept * rate), b = -a * rate * kDropped;
   const Value x = inputs[0], draws = uniform_like(context, "mask", x);
   Graph& graph = context.graph();
-  const Value keep = graph.apply("greater_equal", {draws, graph.constant(rate, {x.dtype(), Shape()})});
+  const Value keep = greater_equal(draws, graph.constant(rate, {x.dtype(), Shape()}));
   return {a * where(keep, x, graph.constant(kDropped, {x.dtype(), Shape()})) + b};
 }
 

@@ -67,10 +67,7 @@ bool looks_back_alone(const Config& options, std::span<const Value> inputs) {
   return inputs[0] && std::none_of(inputs.begin() + 1, inputs.end(), [](const Value& memory) { return static_cast<bool>(memory); });
 }
 
-Value Product::operator()(Value x) const {
-  const Value operands[] = {x, weight, bias};
-  return x.graph().apply("linear", std::span(operands, bias ? 3 : 2));
-}
+Value Product::operator()(Value x) const { return linear(x, weight, bias); }
 
 Product learned_product(LayerContext& context, int64_t in, const Projection& projection) {
   const int64_t fan_out = projection.fan_out > 0 ? projection.fan_out : projection.out;

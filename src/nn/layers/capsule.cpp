@@ -28,7 +28,7 @@ std::vector<Value> build_capsule(LayerContext& context, std::span<const Value> i
   Value logits, v;
   for (int64_t round = 0; round < context.options().integer("routings"); ++round) {
     // The first round takes all votes alike.
-    const Value shares = logits ? u.graph().apply("softmax", {logits}, Json(Json::Object{{"axis", Json(2)}})) : Value();
+    const Value shares = logits ? softmax(logits, 2) : Value();
     const Value sum =
         shares ? reduce_sum(votes * reshape(shares, Shape{n, below, above, 1}), {1}) : reduce_sum(votes, {1}) / static_cast<double>(above);
     v = squash(sum);

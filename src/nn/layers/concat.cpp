@@ -14,7 +14,7 @@ std::vector<Value> build_concat(LayerContext& context, std::span<const Value> in
       context.fail("its inputs fit only when they differ in dimension " + std::to_string(axis) + " alone",
                    input.shape().text() + " beside " + inputs[0].shape().text());
   if (inputs.size() == 1) return {inputs[0]};
-  return {context.graph().apply("concatenate", inputs, Json(Json::Object{{"axis", Json(axis)}}))};
+  return {concatenate(inputs, axis)};
 }
 
 StepUse concat_step_use(const Config& options, std::span<const Value> inputs) {

@@ -31,7 +31,7 @@ Value with_steps_before(LayerContext& context, Value x, Window& window) {
   const int64_t back = (window.kernel[1] - 1) * window.dilation[1];
   const Value before = back > 0 ? context.carried("inputs", Shape{x.shape()[1], back}, false) : Value();
   if (!before) return x;
-  const Value joined = context.graph().apply("concatenate", {before, x}, Json(Json::Object{{"axis", Json(2)}}));
+  const Value joined = concatenate(std::array{before, x}, 2);
   context.carry_on("inputs", part_of(joined, 2, 1, back + 1));
   window.padding = {0, 0, 0, 0};
   window.input[1] = back + 1;

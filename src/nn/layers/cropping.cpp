@@ -19,10 +19,7 @@ std::vector<Value> build_cropping(LayerContext& context, std::span<const Value> 
       context.fail("nothing is left", std::to_string(borders.before[i] + borders.after[i]) + " cut off",
                    "less than " + std::to_string(inputs[0].shape()[static_cast<int>(i)]));
   }
-  Json attrs = Json::object();
-  attrs.set("start", ints_json(borders.before));
-  attrs.set("stop", ints_json(stop));
-  return {context.graph().apply("slice", {inputs[0]}, std::move(attrs))};
+  return {slice(inputs[0], borders.before, stop)};
 }
 
 }  // namespace

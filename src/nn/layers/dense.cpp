@@ -64,7 +64,7 @@ std::vector<Value> build_dense(LayerContext& context, std::span<const Value> inp
   const int64_t in = x.shape().at(-1), out = context.options().integer_in("out", 1, int64_t{1} << 24);
   std::vector<Value> operands{x, weight(context, in, out)};
   if (context.options().boolean("bias", true)) operands.push_back(context.parameter("bias", Shape{out}, ParameterRole::bias, in, out, 0.0));
-  const Value a = x.graph().apply("linear", operands), y = finish(context, steps ? features_first(a) : a);
+  const Value a = linear(x, operands[1], operands.size() > 2 ? operands[2] : Value()), y = finish(context, steps ? features_first(a) : a);
   const Json* given = context.options().raw("contractive");
   const bool contractive = given != nullptr && (!given->is_number() || given->as_number() > 0);
   if (contractive && steps) context.options().fail("contractive", "is for whole examples", "over = \"steps\"", "over = \"example\"");

@@ -34,7 +34,7 @@ std::vector<Value> build_embedding(LayerContext& context, std::span<const Value>
   if (indices.rank() == 2 && indices.shape()[1] == 1) indices = reshape(indices, Shape{indices.shape()[0]});
   const Value weight = context.parameter("weight", Shape{size, out}, ParameterRole::weight, size, out, "xavier");
   context.update_rows("weight", rows_of(options, size));
-  Value y = context.graph().apply("gather", {weight, indices}, Json(Json::Object{{"axis", Json(0)}}));
+  Value y = gather(weight, indices, 0);
   if (y.rank() == 3) y = transpose(y, {0, 2, 1});
   if (options.boolean("bias")) y = y + per_channel(context.parameter("bias", Shape{out}, ParameterRole::bias, size, out, 0.0), y.rank());
   return {finish(context, y)};

@@ -20,10 +20,7 @@ std::vector<Value> build_gaussian_sample(LayerContext& context, std::span<const 
   return {context.training() ? reparameterised(context, code, "code") : code.mean};
 }
 
-Value half(Value x, int64_t begin, int64_t end) {
-  Json start = Json(Json::Array{0, begin}), stop = Json(Json::Array{x.shape()[0], end});
-  return x.graph().apply("slice", {x}, Json(Json::Object{{"start", std::move(start)}, {"stop", std::move(stop)}}));
-}
+Value half(Value x, int64_t begin, int64_t end) { return slice(x, std::array{int64_t{0}, begin}, std::array{x.shape()[0], end}); }
 
 }  // namespace
 

@@ -18,13 +18,11 @@ Value window_patches(Value x, const Window& w) {
   for (int64_t p = 0; p < w.kernel[0]; ++p)
     for (int64_t q = 0; q < w.kernel[1]; ++q) {
       const int64_t top = p * w.dilation[0], left = q * w.dilation[1];
-      Json attrs = Json::object();
-      attrs.set("start", Json(Json::Array{0, 0, top, left}));
-      attrs.set("stop", Json(Json::Array{n, c, top + (w.output[0] - 1) * w.stride[0] + 1, left + (w.output[1] - 1) * w.stride[1] + 1}));
-      attrs.set("step", Json(Json::Array{1, 1, w.stride[0], w.stride[1]}));
-      parts.push_back(reshape(graph.apply("slice", {padded}, std::move(attrs)), Shape{n, c, 1, w.output[0] * w.output[1]}));
+      const int64_t start[] = {0, 0, top, left}, step[] = {1, 1, w.stride[0], w.stride[1]};
+      const int64_t stop[] = {n, c, top + (w.output[0] - 1) * w.stride[0] + 1, left + (w.output[1] - 1) * w.stride[1] + 1};
+      parts.push_back(reshape(slice(padded, start, stop, step), Shape{n, c, 1, w.output[0] * w.output[1]}));
     }
-  const Value all = parts.size() == 1 ? parts[0] : graph.apply("concatenate", parts, Json(Json::Object{{"axis", Json(2)}}));
+  const Value all = parts.size() == 1 ? parts[0] : concatenate(parts, 2);
   return reshape(all, Shape{n, c * w.kernel[0] * w.kernel[1], w.output[0] * w.output[1]});
 }
 

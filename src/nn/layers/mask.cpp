@@ -11,7 +11,7 @@ std::vector<Value> build_mask(LayerContext& context, std::span<const Value> inpu
   const Value x = inputs[0];
   if (x.rank() != 2 && x.rank() != 3) context.fail("takes a sequence: steps, or features x steps, of each example", x.shape().text());
   Graph& graph = context.graph();
-  const Value unlike = graph.apply("not_equal", {x, graph.constant(context.options().number("value"), {x.dtype(), Shape()})});
+  const Value unlike = not_equal(x, graph.constant(context.options().number("value"), {x.dtype(), Shape()}));
   Value mask = cast(unlike, context.dtype());
   if (x.rank() == 3) {
     const Value features = reduce_sum(mask, {1});

@@ -12,7 +12,7 @@ std::vector<Value> build_masking_noise(LayerContext& context, std::span<const Va
   if (!context.training()) return {x};
   Graph& graph = x.graph();
   const Value rate = graph.constant(context.options().number("rate"), {x.dtype(), Shape()});
-  const Value kept = graph.apply("greater_equal", {uniform_like(context, "mask", x), rate});
+  const Value kept = greater_equal(uniform_like(context, "mask", x), rate);
   return {where(kept, x, graph.constant(0, {x.dtype(), Shape()}))};
 }
 

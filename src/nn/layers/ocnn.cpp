@@ -19,7 +19,7 @@ std::vector<Value> build_ocnn(LayerContext& context, std::span<const Value> inpu
   const Value w = context.parameter("score", Shape{1, hidden}, ParameterRole::gain, hidden, 1, Json("xavier"));
   const Value r = context.parameter("radius", Shape{1}, ParameterRole::gain, 1, 1, 0.1);
   Graph& graph = context.graph();
-  const Value above = graph.apply("linear", {finish(context, graph.apply("linear", {x, v})), w}) - r;  // [N, 1]
+  const Value above = linear(finish(context, linear(x, v)), w) - r;  // [N, 1]
   Value loss = reshape(relu(-above), Shape{n}) / options.number("nu") - r;
   if (context.training())
     if (const double penalty = options.number("weight_penalty"); penalty > 0)

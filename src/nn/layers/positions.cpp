@@ -31,7 +31,7 @@ Value rows_by_sequence(Value table, Value segments) {
   const Value number = graph.constant(Tensor::from(Shape{1, steps}, numbers).to(segments.dtype()));
   const Value there = greater(segments, full_like(segments, 0.5));
   const Value place = cast(where(there, number - segments, zeros_like(segments)), Dtype::i64);
-  return graph.apply("gather", {table, place}, Json(Json::Object{{"axis", Json(0)}}));
+  return gather(table, place, 0);
 }
 
 std::vector<Value> build_positions(LayerContext& context, std::span<const Value> inputs) {
@@ -55,7 +55,7 @@ std::vector<Value> build_positions(LayerContext& context, std::span<const Value>
     table = context.parameter("weight", Shape{length, channels}, ParameterRole::weight, length, channels, init);
     if (length > steps) table = part_of(table, 0, 0, steps);
   }
-  if (before) table = reshape(context.graph().apply("gather", {table, before}, Json(Json::Object{{"axis", Json(0)}})), x.shape());
+  if (before) table = reshape(gather(table, before, 0), x.shape());
   else if (const Value segments = context.segments(inputs[0])) table = rows_by_sequence(table, segments);
   return {features_first(x + table)};
 }

@@ -38,10 +38,10 @@ class Machine {
   }
 
   // W v + c, and what hidden units are on average.
-  Value hidden_input(Value v) { return v.graph().apply("linear", {v, weight_, hidden_bias_}); }
+  Value hidden_input(Value v) { return linear(v, weight_, hidden_bias_); }
   Value hidden_mean(Value x) {
     if (hidden_units_ == "gaussian") return x;
-    if (hidden_units_ == "rectified") return x.graph().apply("softplus", {x});
+    if (hidden_units_ == "rectified") return softplus(x);
     return hidden_units_ == "softmax" ? softmax(x) : sigmoid(x);
   }
   Value visible_mean(Value h) {
@@ -106,12 +106,10 @@ class Machine {
   Value hidden_part(Value x) {
     if (hidden_units_ == "gaussian") return reduce_sum(square(x), {1}) * 0.5;
     if (hidden_units_ == "rectified") return reduce_sum(stop_gradient(hidden_mean(x)) * x, {1});
-    if (hidden_units_ == "binary") return reduce_sum(x.graph().apply("softplus", {x}), {1});
+    if (hidden_units_ == "binary") return reduce_sum(softplus(x), {1});
     const Value largest = stop_gradient(reduce_max(x, {1}, true));
     return log(reduce_sum(exp(x - largest), {1})) + reshape(largest, Shape{x.shape()[0]});
   }
-
-  static Value softmax(Value x) { return x.graph().apply("softmax", {x}, Json(Json::Object{{"axis", Json(1)}})); }
 
   // Draws belong to the example, those of chains that go on to the step: the same in every slice of a batch.
   Value noise(const char* op, Value like, const std::string& purpose) {

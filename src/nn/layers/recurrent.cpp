@@ -63,9 +63,8 @@ Value input_products(LayerContext& context, const Recurrence& r, int64_t units) 
                          ? parameter(context, r, "bias", Shape{out}, ParameterRole::bias, in, units, bias_init(context, r.cell))
                          : Value();
   Graph& graph = context.graph();
-  if (!flag_option(context, "layer_norm")) return bias ? graph.apply("linear", {r.x, weight, bias}) : graph.apply("linear", {r.x, weight});
-  const Value gain = parameter(context, r, "gain", Shape{out}, ParameterRole::gain, out, out, 1.0),
-              z = graph.apply("linear", {r.x, weight});
+  if (!flag_option(context, "layer_norm")) return linear(r.x, weight, bias);
+  const Value gain = parameter(context, r, "gain", Shape{out}, ParameterRole::gain, out, out, 1.0), z = linear(r.x, weight);
   return bias ? graph.apply("layer_norm", {z, gain, bias}) : graph.apply("layer_norm", {z, gain});
 }
 
@@ -74,7 +73,7 @@ Json direction_attributes(const Recurrence& r) { return Json(Json::Object{{"reve
 }  // namespace
 
 Value merged(const std::string& how, Value forward, Value backward, int axis) {
-  if (how == "concat") return forward.graph().apply("concatenate", {forward, backward}, Json(Json::Object{{"axis", Json(axis)}}));
+  if (how == "concat") return concatenate(std::array{forward, backward}, axis);
   if (how == "multiply") return forward * backward;
   return how == "mean" ? (forward + backward) * 0.5 : forward + backward;
 }

@@ -31,7 +31,7 @@ std::vector<Value> build_recurrent_attention(LayerContext& context, std::span<co
     }
     states.push_back(reshape(context.activation(activation, reshape(sum, Shape{n, out})), Shape{n, 1, out}));
   }
-  const Value y = states.size() == 1 ? states[0] : context.graph().apply("concatenate", states, Json(Json::Object{{"axis", Json(1)}}));
+  const Value y = states.size() == 1 ? states[0] : concatenate(states, 1);
   return {features_first(masked_rows(y, mask))};
 }
 

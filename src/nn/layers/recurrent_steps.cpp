@@ -45,7 +45,7 @@ class StepBuilder {
       state = settled(state, next(step_of(z_, t), state), t);
       after[static_cast<size_t>(t)] = reshape(state.h, Shape{state.h.shape()[0], 1, state.h.shape()[1]});
     }
-    const Value h = after.size() == 1 ? after[0] : context_.graph().apply("concatenate", after, Json(Json::Object{{"axis", Json(1)}}));
+    const Value h = after.size() == 1 ? after[0] : concatenate(after, 1);
     return {h, state.c};
   }
 

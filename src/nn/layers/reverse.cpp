@@ -17,7 +17,7 @@ std::vector<Value> build_reverse(LayerContext& context, std::span<const Value> i
   if (!mask) {
     for (double& number : numbers) number = static_cast<double>(steps - 1) - number;
     const Value places = graph.constant(Tensor::from(Shape{steps}, numbers).to(Dtype::i64));
-    return {graph.apply("gather", {x, places}, Json(Json::Object{{"axis", Json(2)}}))};
+    return {gather(x, places, 2)};
   }
   const Value t = graph.constant(Tensor::from(Shape{1, steps}, numbers).to(mask.dtype()));
   const Value turned = reduce_sum(mask, {1}, true) - 1.0 - t;  // below 0 in the padding

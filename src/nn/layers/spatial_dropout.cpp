@@ -18,7 +18,7 @@ std::vector<Value> build_spatial_dropout(LayerContext& context, std::span<const 
   // One draw for each channel: the shape of the first position.
   std::vector<int64_t> stop = x.shape().vector();
   std::fill(stop.begin() + 2, stop.end(), 1);
-  const Value first = context.graph().apply("slice", {x}, Json(Json::Object{{"stop", ints_json(stop)}}));
+  const Value first = slice(x, {}, stop);
   return {dropped(x, uniform_like(context, "mask", first), rate)};
 }
 

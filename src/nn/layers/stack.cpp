@@ -6,7 +6,7 @@ namespace {
 std::vector<Value> build_stack(LayerContext& context, std::span<const Value> inputs) {
   require_same_shapes(context, inputs);
   if (inputs.size() == 1) return {inputs[0]};
-  return {context.graph().apply("concatenate", inputs, Json(Json::Object{{"axis", Json(0)}}))};
+  return {concatenate(inputs, 0)};
 }
 
 }  // namespace

@@ -13,10 +13,7 @@ Value part_of(Value x, int axis, int64_t first, int64_t end) {
   std::vector<int64_t> start(static_cast<size_t>(x.rank()), 0), stop = x.shape().vector();
   start[static_cast<size_t>(axis)] = first;
   stop[static_cast<size_t>(axis)] = end;
-  Json attrs = Json::object();
-  attrs.set("start", ints_json(start));
-  attrs.set("stop", ints_json(stop));
-  return x.graph().apply("slice", {x}, std::move(attrs));
+  return slice(x, start, stop);
 }
 
 Value step_of(Value x, int64_t t) { return reshape(part_of(x, 1, t, t + 1), Shape{x.shape()[0], x.shape()[2]}); }
@@ -54,7 +51,7 @@ void set_window_mask(LayerContext& context, Value x, Value y, const Window& wind
   Graph& graph = context.graph();
   const Value least = graph.constant(Tensor::from(Shape{1, steps}, needed).to(mask.dtype()));
   const Value zero = graph.constant(0, {mask.dtype(), Shape()}), one = graph.constant(1, {mask.dtype(), Shape()});
-  context.set_mask(y, where(graph.apply("greater_equal", {reduce_sum(mask, {1}, true), least}), one, zero));
+  context.set_mask(y, where(greater_equal(reduce_sum(mask, {1}, true), least), one, zero));
 }
 
 void refuse_mask(const LayerContext& context, Value mask, const std::string& hint) {

@@ -18,10 +18,7 @@ std::vector<Value> build_subset(LayerContext& context, std::span<const Value> in
   std::vector<int64_t> start(static_cast<size_t>(x.rank()), 0), stop = x.shape().vector();
   start[static_cast<size_t>(axis)] = from;
   stop[static_cast<size_t>(axis)] = to + 1;
-  Json attrs = Json::object();
-  attrs.set("start", ints_json(start));
-  attrs.set("stop", ints_json(stop));
-  return {context.graph().apply("slice", {x}, std::move(attrs))};
+  return {slice(x, start, stop)};
 }
 
 }  // namespace

@@ -22,10 +22,7 @@ std::vector<Value> build_unstack(LayerContext& context, std::span<const Value> i
     std::vector<int64_t> start(static_cast<size_t>(x.rank()), 0), stop = x.shape().vector();
     start[0] = part * rows;
     stop[0] = start[0] + rows;
-    Json attrs = Json::object();
-    attrs.set("start", ints_json(start));
-    attrs.set("stop", ints_json(stop));
-    outputs.push_back(context.graph().apply("slice", {x}, std::move(attrs)));
+    outputs.push_back(slice(x, start, stop));
   }
   return outputs;
 }

@@ -40,7 +40,7 @@ Value before_link(Value output, const std::string& link) {
   Graph& graph = output.graph();
   const Node& node = graph.node(output.id());
   if (link.empty() || link != node.op->name) return {};
-  if (link == "softmax") {
+  if (node.op->attributes.find("axis")) {
     const int64_t axis = attr_int(node, "axis");
     if (axis != 1 && axis + output.rank() != 1) return {};
   }
@@ -117,7 +117,7 @@ Value binary_terms(const Config& options, Value output, Value target) {
   const double smoothing = options.number("label_smoothing");
   const Value inner = before_link(output, "sigmoid"), x = inner ? inner : output;
   const Value y = smoothed_yes(matched_target(options, output, target), smoothing);
-  return output.graph().apply("softplus", {x}) - x * y;
+  return softplus(x) - x * y;
 }
 
 Value class_distribution(Graph& graph, const Config& options, Value output, Value target) {
@@ -143,7 +143,7 @@ Value step_losses(Value logits, Value classes, const Json& attrs) {
                      Json(Json::Object{{"steps", Json(logits.shape()[2])}}));
 }
 
-bool made_by_steps(Value logits) { return logits.rank() == 3 && is_op(logits.graph().node(logits.id()), "transpose"); }
+bool made_by_steps(Value logits) { return logits.rank() == 3 && logits.graph().node(logits.id()).op->permutes; }
 
 }  // namespace
 
@@ -153,7 +153,7 @@ Value class_cross_entropy(Graph& graph, const Config& options, Value output, Val
   if (const Value weights = output_weights(options, output)) {
     const Value q =
         class_distribution(graph, options, output, target) * (1 - smoothing) + smoothing / static_cast<double>(output.shape()[1]);
-    const Value log_p = graph.apply("log_softmax", {logits}, Json(Json::Object{{"axis", Json(1)}}));
+    const Value log_p = log_softmax(logits);
     return example_mean(-reduce_sum(weights * q * log_p, {1}));
   }
   const Value classes = class_target(options, output, target);

@@ -11,10 +11,7 @@ constexpr Schema kPart{.options = kPartOptions};
 constexpr Option kCompositeOptions[] = {
     {"parts", "list", nullptr, "in the order of the target's numbers: { size, loss, weight }", {}, {}, nullptr, &kPart}};
 
-Value columns(Value x, int64_t from, int64_t to) {
-  Json start = Json(Json::Array{0, from}), stop = Json(Json::Array{x.shape()[0], to});
-  return x.graph().apply("slice", {x}, Json(Json::Object{{"start", std::move(start)}, {"stop", std::move(stop)}}));
-}
+Value columns(Value x, int64_t from, int64_t to) { return slice(x, std::array{int64_t{0}, from}, std::array{x.shape()[0], to}); }
 
 int64_t outputs_of(const Json& loss, int64_t size, const std::string& where) {
   return size * loss_named(loss.is_string() ? loss.as_string() : Config(loss, where).string("type")).outputs_per_number;

@@ -9,10 +9,8 @@ Value build_f_measure(Graph& graph, const Config& options, Value output, Value t
   const double beta = options.number("beta"), b2 = beta * beta;
   Value p, y;
   if (output.rank() == 2 && output.shape()[1] == 2) {
-    const Value both = before_link(output, "softmax") ? output : graph.apply("softmax", {output}, Json(Json::Object{{"axis", Json(1)}}));
-    const auto second = [&](Value v) {
-      return reshape(graph.apply("slice", {v}, Json(Json::Object{{"start", Json(Json::Array{0, 1})}})), Shape{v.shape()[0]});
-    };
+    const Value both = before_link(output, "softmax") ? output : softmax(output);
+    const auto second = [&](Value v) { return reshape(slice(v, std::array<int64_t, 2>{0, 1}), Shape{v.shape()[0]}); };
     p = second(both);
     y = second(class_distribution(graph, options, output, target));
   } else {

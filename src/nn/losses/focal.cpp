@@ -15,13 +15,13 @@ Value build_focal(Graph& graph, const Config& options, Value output, Value targe
                 y = smoothed_yes(matched_target(options, output, target), smoothing);
     const double alpha = options.number("alpha");
     // log p of a yes is -softplus(-x), of a no -softplus(x).
-    const Value yes = focused(-graph.apply("softplus", {-x})), no = focused(-graph.apply("softplus", {x}));
+    const Value yes = focused(-softplus(-x)), no = focused(-softplus(x));
     return reduced(options, alpha * (y * yes) + (1 - alpha) * ((1.0 - y) * no));
   }
   const Value inner = before_link(output, "softmax"), logits = inner ? inner : output;
   Value q = class_distribution(graph, options, logits, target);
   if (smoothing > 0) q = q * (1 - smoothing) + smoothing / static_cast<double>(logits.shape()[1]);
-  Value terms = q * focused(graph.apply("log_softmax", {logits}, Json(Json::Object{{"axis", Json(1)}})));
+  Value terms = q * focused(log_softmax(logits));
   if (const Value weights = output_weights(options, output)) terms = weights * terms;
   return example_mean(reduce_sum(terms, {1}));
 }

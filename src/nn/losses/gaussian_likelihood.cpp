@@ -14,9 +14,7 @@ Value build_gaussian_likelihood(Graph& graph, const Config& options, Value outpu
                                    .what = "the outputs are not a mean and a logarithm of a variance for each number of the target",
                                    .got = std::to_string(x.shape()[1]) + " outputs, " + std::to_string(numbers) + " numbers",
                                    .expected = std::to_string(2 * numbers) + " outputs"});
-  const auto range = [&](int64_t from, int64_t to) {
-    return graph.apply("slice", {x}, Json(Json::Object{{"start", Json(Json::Array{0, from})}, {"stop", Json(Json::Array{n, to})}}));
-  };
+  const auto range = [&](int64_t from, int64_t to) { return slice(x, std::array{int64_t{0}, from}, std::array{n, to}); };
   const Value mean = range(0, numbers), log_variance = range(numbers, 2 * numbers);
   return reduce_sum(log_variance + square(y - mean) * exp(-log_variance) + kLogTwoPi, {1}) * 0.5;
 }

@@ -8,7 +8,7 @@ Value build_kl_divergence(Graph& graph, const Config& options, Value output, Val
   const double smoothing = options.number("label_smoothing");
   Value y = matched_target(options, output, target);
   if (smoothing > 0) y = y * (1 - smoothing) + smoothing / static_cast<double>(y.shape()[1]);
-  const Value log_p = graph.apply("log_softmax", {logits}, Json(Json::Object{{"axis", Json(1)}}));
+  const Value log_p = log_softmax(logits);
   // y log y is 0 at 0.
   const Value entropy = y * log(maximum(y, number_like(y, 1e-30)));
   return reduced(options, entropy - y * log_p);

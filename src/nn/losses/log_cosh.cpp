@@ -5,7 +5,7 @@ namespace {
 
 Value build_log_cosh(Graph& graph, const Config& options, Value output, Value target) {
   const Value error = abs(output - matched_target(options, output, target));
-  return reduced(options, error + graph.apply("softplus", {-2.0 * error}) - 0.69314718055994530942);
+  return reduced(options, error + softplus(-2.0 * error) - 0.69314718055994530942);
 }
 
 constexpr Option kLogCoshOptions[] = {{"weights", "list of numbers", "1 each", "one number for each output or class"},

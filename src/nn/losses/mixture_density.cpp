@@ -15,11 +15,8 @@ Value build_mixture_density(Graph& graph, const Config& options, Value output, V
                                    .got = x.shape().text(),
                                    .expected = std::to_string(parts * (2 + labels)) + " outputs: " + std::to_string(parts) + " x (2 + " +
                                                std::to_string(labels) + ")"});
-  const auto range = [&](int64_t from, int64_t to) {
-    return graph.apply("slice", {x}, Json(Json::Object{{"start", Json(Json::Array{0, from})}, {"stop", Json(Json::Array{n, to})}}));
-  };
-  const Value log_share = graph.apply("log_softmax", {range(0, parts)}, Json(Json::Object{{"axis", Json(1)}})),
-              log_sigma = range(parts, 2 * parts);
+  const auto range = [&](int64_t from, int64_t to) { return slice(x, std::array{int64_t{0}, from}, std::array{n, to}); };
+  const Value log_share = log_softmax(range(0, parts)), log_sigma = range(parts, 2 * parts);
   const Value mean = reshape(range(2 * parts, parts * (2 + labels)), Shape{n, parts, labels});
   const Value distance = reduce_sum(square(reshape(y, Shape{n, 1, labels}) - mean), {2});
   constexpr double kHalfLogTwoPi = 0.91893853320467274178;

@@ -12,11 +12,10 @@ constexpr Option kYolo2Options[] = {
     {"no_object", "number", "0.5", "factor of the confidence of boxes that stand for nothing", {0, 1e6}}};
 
 Value part(Value x, int axis, int64_t from, int64_t to) {
-  Json::Array start(static_cast<size_t>(x.rank()), Json(0)), stop;
-  for (int i = 0; i < x.rank(); ++i) stop.emplace_back(x.shape()[i]);
+  std::vector<int64_t> start(static_cast<size_t>(x.rank()), 0), stop = x.shape().vector();
   start[static_cast<size_t>(axis)] = from;
   stop[static_cast<size_t>(axis)] = to;
-  return x.graph().apply("slice", {x}, Json(Json::Object{{"start", Json(std::move(start))}, {"stop", Json(std::move(stop))}}));
+  return slice(x, start, stop);
 }
 
 // The boxes of a grid of cells: [N, B, H, W] each, in cells; of labels B is 1.
@@ -51,7 +50,7 @@ class Yolo {
     const Value there = greater(reduce_sum(part(target_, 1, 4, 4 + classes_), {1}, true), number(0));  // [N, 1, H, W]
     const Value iou = overlap(made, wanted);
     // The box that fits best answers for the object whose middle is in the cell.
-    const Value best = graph().apply("greater_equal", {iou, reduce_max(iou, {1}, true)});
+    const Value best = greater_equal(iou, reduce_max(iou, {1}, true));
     const Value answers = where(graph().apply("logical_and", {best, broadcast_to(there, best.shape())}), number(1), number(0));
     const Value confidence = sigmoid(field(4));
     const auto root = [&](Value size) { return sqrt(maximum(size, number(1e-9))); };
@@ -59,7 +58,7 @@ class Yolo {
                          square(root(made.height) - root(wanted.height));
     const Value wished = options_.boolean("rescore") ? stop_gradient(iou) : number(1);
     const Value sure = square(confidence - wished), empty = square(confidence) * options_.number("no_object");
-    const Value kinds = graph().apply("softmax", {part(cells_, 2, 5, 5 + classes_)}, Json(Json::Object{{"axis", Json(2)}}));
+    const Value kinds = softmax(part(cells_, 2, 5, 5 + classes_), 2);
     const Value right = reshape(part(target_, 1, 4, 4 + classes_), Shape{n_, 1, classes_, rows_, columns_});
     const Value classes = reduce_sum(square(kinds - right), {2});
     const Value terms = answers * (places * options_.number("coordinates") + sure + classes) + (1.0 - answers) * empty;

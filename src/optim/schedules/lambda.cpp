@@ -3,6 +3,7 @@
 #include <map>
 #include <vector>
 
+#include "kernels/ops/elementwise.h"
 #include "src/optim/schedule.h"
 
 namespace perigee {
@@ -13,45 +14,48 @@ constexpr const char* kTimes[] = {"step", "epoch", "progress"};
 
 using Operands = std::array<double, 3>;
 
+using E = Elementwise;
+
+// The element-wise ops that a curve may take, on one number.
 struct ScalarOp {
-  const char* name;
-  size_t operands;
+  E op;
   double (*compute)(const Operands&);
+  size_t operands = static_cast<size_t>(elementwise_arity(op));
 };
 
 constexpr ScalarOp kScalarOps[] = {
-    {"add", 2, [](const Operands& x) { return x[0] + x[1]; }},
-    {"sub", 2, [](const Operands& x) { return x[0] - x[1]; }},
-    {"mul", 2, [](const Operands& x) { return x[0] * x[1]; }},
-    {"div", 2, [](const Operands& x) { return x[0] / x[1]; }},
-    {"pow", 2, [](const Operands& x) { return std::pow(x[0], x[1]); }},
-    {"maximum", 2, [](const Operands& x) { return std::fmax(x[0], x[1]); }},
-    {"minimum", 2, [](const Operands& x) { return std::fmin(x[0], x[1]); }},
-    {"equal", 2, [](const Operands& x) { return double(x[0] == x[1]); }},
-    {"not_equal", 2, [](const Operands& x) { return double(x[0] != x[1]); }},
-    {"less", 2, [](const Operands& x) { return double(x[0] < x[1]); }},
-    {"less_equal", 2, [](const Operands& x) { return double(x[0] <= x[1]); }},
-    {"greater", 2, [](const Operands& x) { return double(x[0] > x[1]); }},
-    {"greater_equal", 2, [](const Operands& x) { return double(x[0] >= x[1]); }},
-    {"where", 3, [](const Operands& x) { return x[0] != 0 ? x[1] : x[2]; }},
-    {"neg", 1, [](const Operands& x) { return -x[0]; }},
-    {"exp", 1, [](const Operands& x) { return std::exp(x[0]); }},
-    {"log", 1, [](const Operands& x) { return std::log(x[0]); }},
-    {"sqrt", 1, [](const Operands& x) { return std::sqrt(x[0]); }},
-    {"abs", 1, [](const Operands& x) { return std::abs(x[0]); }},
-    {"sin", 1, [](const Operands& x) { return std::sin(x[0]); }},
-    {"cos", 1, [](const Operands& x) { return std::cos(x[0]); }},
-    {"tanh", 1, [](const Operands& x) { return std::tanh(x[0]); }},
-    {"sigmoid", 1, [](const Operands& x) { return 1 / (1 + std::exp(-x[0])); }},
-    {"floor", 1, [](const Operands& x) { return std::floor(x[0]); }},
+    {E::add, [](const Operands& x) { return x[0] + x[1]; }},
+    {E::sub, [](const Operands& x) { return x[0] - x[1]; }},
+    {E::mul, [](const Operands& x) { return x[0] * x[1]; }},
+    {E::div, [](const Operands& x) { return x[0] / x[1]; }},
+    {E::pow, [](const Operands& x) { return std::pow(x[0], x[1]); }},
+    {E::maximum, [](const Operands& x) { return std::fmax(x[0], x[1]); }},
+    {E::minimum, [](const Operands& x) { return std::fmin(x[0], x[1]); }},
+    {E::equal, [](const Operands& x) { return double(x[0] == x[1]); }},
+    {E::not_equal, [](const Operands& x) { return double(x[0] != x[1]); }},
+    {E::less, [](const Operands& x) { return double(x[0] < x[1]); }},
+    {E::less_equal, [](const Operands& x) { return double(x[0] <= x[1]); }},
+    {E::greater, [](const Operands& x) { return double(x[0] > x[1]); }},
+    {E::greater_equal, [](const Operands& x) { return double(x[0] >= x[1]); }},
+    {E::where, [](const Operands& x) { return x[0] != 0 ? x[1] : x[2]; }},
+    {E::neg, [](const Operands& x) { return -x[0]; }},
+    {E::exp, [](const Operands& x) { return std::exp(x[0]); }},
+    {E::log, [](const Operands& x) { return std::log(x[0]); }},
+    {E::sqrt, [](const Operands& x) { return std::sqrt(x[0]); }},
+    {E::abs, [](const Operands& x) { return std::abs(x[0]); }},
+    {E::sin, [](const Operands& x) { return std::sin(x[0]); }},
+    {E::cos, [](const Operands& x) { return std::cos(x[0]); }},
+    {E::tanh, [](const Operands& x) { return std::tanh(x[0]); }},
+    {E::sigmoid, [](const Operands& x) { return 1 / (1 + std::exp(-x[0])); }},
+    {E::floor, [](const Operands& x) { return std::floor(x[0]); }},
 };
 
 const ScalarOp& scalar_op(const Config& op) {
   std::vector<std::string> known;
-  for (const ScalarOp& each : kScalarOps) known.emplace_back(each.name);
+  for (const ScalarOp& each : kScalarOps) known.emplace_back(elementwise_name(each.op));
   const std::string name = op.choice("op", "", known);
   for (const ScalarOp& each : kScalarOps)
-    if (name == each.name) return each;
+    if (name == elementwise_name(each.op)) return each;
   op.fail("op", "is missing");
 }
 
