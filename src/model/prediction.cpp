@@ -76,6 +76,39 @@ Tensor joined(const std::vector<Tensor>& parts, const Type& type, int64_t rows) 
   return all;
 }
 
+// The outputs that foretell the target `name`, by their numbers among model.outputs(): there the main one is the first.
+std::vector<size_t> outputs_for(const ModelSpec& spec, const std::string& name) {
+  std::vector<size_t> found;
+  if (spec.target.name == name) found.push_back(0);
+  for (const LossHead& head : spec.more_heads) {
+    const int at = head.output == spec.loss_output ? 0 : head.output == 0 ? spec.loss_output : head.output;
+    if (head.target.name == name) found.push_back(static_cast<size_t>(at));
+  }
+  return found;
+}
+
+// What a network gives of a target that was standardized, in the unit of the data. Parameters of a distribution are not of the target's shape.
+void give_units(const ModelSpec& spec, const std::vector<TargetUnit>& units, Predictions* batch) {
+  for (const TargetUnit& unit : units)
+    for (const size_t at : outputs_for(spec, unit.target)) {
+      const PredictedOutput& output = batch->outputs.at(at);
+      const int64_t elements = output.type.shape.elements(), groups = static_cast<int64_t>(unit.mean.size());
+      const NetworkInput& target =
+          at == 0 ? spec.target : std::find_if(spec.more_heads.begin(), spec.more_heads.end(), [&](const LossHead& head) {
+                                    return head.target.name == unit.target;
+                                  })->target;
+      if (output.classes > 0 || elements != target.type.shape.elements() || elements % groups != 0) continue;
+      Tensor values = batch->values[at].to(Dtype::f64);
+      double* const numbers = values.data<double>();
+      for (int64_t i = 0; i < values.elements(); ++i) {
+        const auto group = static_cast<size_t>(i % elements / (elements / groups));
+        const double deviation = unit.deviation[group];
+        numbers[i] = numbers[i] * (deviation > 0 ? deviation : 1) + unit.mean[group];
+      }
+      batch->values[at] = values.to(output.type.dtype);
+    }
+}
+
 }  // namespace
 
 std::string PredictedOutput::class_name(int64_t number) const {
@@ -186,6 +219,7 @@ bool RecordPredictor::run(const Records& records, int64_t begin, int64_t end, co
     Predictions batch{.outputs = outputs_, .values = {result.output.rows(0, result.count)}, .rows = std::move(numbers.front())};
     for (size_t i = 0; i + 1 < outputs_.size(); ++i) batch.values.push_back(result.more[i].rows(0, result.count));
     decode(result, &batch);
+    give_units(model_.spec(), records.units, &batch);
     numbers.pop_front();
     take(batch);
   };

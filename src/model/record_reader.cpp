@@ -159,6 +159,31 @@ RecordFormat guess(std::span<const std::byte> bytes, bool text_model) {
   return first != text.npos && (text[first] == '{' || text[first] == '[') ? RecordFormat::json : RecordFormat::csv;
 }
 
+std::vector<double> numbers_of(const Json* value) {
+  std::vector<double> numbers;
+  if (value && value->is_number()) numbers.push_back(value->as_number());
+  if (value && value->is_array())
+    for (const Json& each : value->as_array()) numbers.push_back(each.is_number() ? each.as_number() : 0);
+  return numbers;
+}
+
+// The unit of `target` where one standardize, and nothing else, changes it.
+std::optional<TargetUnit> unit_of(const Json& description, const std::string& target) {
+  std::optional<TargetUnit> unit;
+  for (const Json* at = &description; at != nullptr; at = inner_of(*at)) {
+    const Json* list = type_of(*at) == "map" ? at->find("transforms") : nullptr;
+    if (list == nullptr || !list->is_array()) continue;
+    for (const Json& transform : list->as_array()) {
+      const Json *field = transform.find("field"), *fitted = transform.find("fitted");
+      if (field == nullptr || *field != Json(target)) continue;
+      if (unit || type_of(transform) != "standardize" || fitted == nullptr || !fitted->is_object()) return std::nullopt;
+      unit = {.target = target, .mean = numbers_of(fitted->find("mean")), .deviation = numbers_of(fitted->find("std"))};
+      if (unit->mean.empty() || unit->mean.size() != unit->deviation.size()) return std::nullopt;
+    }
+  }
+  return unit;
+}
+
 SourcePtr of_table(const Config& leaf, const Table& table, TableUse use) {
   return leaf.string("type", "csv") == "table" ? tables::prepared_records(leaf, table, use) : table_source(leaf, table, use);
 }
@@ -177,6 +202,10 @@ RecordReader::RecordReader(const ModelSpec& spec, const Json& job, const Json& f
     for (const char* key : {"area", "ratio"}) leaf_.erase(key);
   }
   for (const LossHead& head : spec.more_heads) targets_.push_back(head.target.name);
+  for (const std::string& target : targets_) {
+    const bool read = std::any_of(inputs_.begin(), inputs_.end(), [&](const NetworkInput& input) { return input.name == target; });
+    if (auto unit = unit_of(description_, target); unit && !read) units_.push_back(std::move(*unit));
+  }
   for (const NetworkInput& role : spec.target_roles) targets_.push_back(role.name);
 }
 
@@ -421,12 +450,14 @@ Records RecordReader::open(std::span<const std::byte> bytes, RecordFormat format
     case RecordFormat::automatic: records = from_csv(as_text(bytes), name); break;
   }
   check_fields(*records.source, name);
+  records.units = units_;
   return records;
 }
 
 Records RecordReader::open(const Json& given, const std::string& name) const {
   Records records = from_json(given, name);
   check_fields(*records.source, name);
+  records.units = units_;
   return records;
 }
 

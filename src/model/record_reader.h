@@ -19,9 +19,16 @@ namespace perigee {
 
 enum class RecordFormat { automatic, csv, json, image, sound, text, npy, npz };
 
+// What makes numbers of the data again of a target that was standardized: x * deviation + mean, by groups of neighbouring elements.
+struct TargetUnit {
+  std::string target;
+  std::vector<double> mean, deviation;
+};
+
 struct Records {
   SourcePtr source;     // has the model's inputs as fields; where an example's number is not its row, also kRowField
   bool single = false;  // one thing, such as an image: no number tells it from others
+  std::vector<TargetUnit> units = {};
 };
 
 class RecordReader {
@@ -83,6 +90,7 @@ class RecordReader {
   Json fitted_;
   Json description_;  // of the data that give examples their form, with what was fitted
   Json leaf_;         // the source in it that reads data
+  std::vector<TargetUnit> units_;
 };
 
 }  // namespace perigee

@@ -71,6 +71,22 @@ def columns_go_by_name():
     assert results("houses", "row.jsonl")[0]["values"] == expected
 
 
+def a_standardized_target_is_foretold_in_its_unit():
+    source = HOUSES["data"]["train"]["source"]
+    job = HOUSES | {"data": {"batch": 20, "train": {"type": "map", "source": source, "transforms": [{"type": "standardize", "field": "y"}]}}}
+    pathlib.Path("unit.json").write_text(json.dumps(job))
+    run("train", "unit.json", "--out", "unit")
+    lines = pathlib.Path("houses.csv").read_text().splitlines()
+    prices = [float(line.split(",")[lines[0].split(",").index("price")]) for line in lines[1:]]
+    mean = sum(prices) / len(prices)
+    deviation = (sum((price - mean) ** 2 for price in prices) / len(prices)) ** 0.5
+    # What the network gives of the same features, which only the raw call shows.
+    out, _ = run("-e", 'm = pg.load_model "unit" s = pg.data.csv { "houses.csv", target = "price", drop = { "id" } } print(m(s[8].x:reshape(1, -1)):item())')
+    expected = float(out) * deviation + mean
+    found = results("unit", "houses.csv")[7]["values"][0]
+    assert abs(found - expected) < 1e-4 * max(abs(expected), deviation) and abs(found - float(out)) > 0.1 * deviation, (found, expected, out)
+
+
 def missing_columns_are_all_named():
     _, error = run("predict", "houses", "-", given="price\n7\n", code=3)
     assert "standard input: 2 columns are missing: 'size', 'city'" in error, error
@@ -201,7 +217,7 @@ def a_model_of_ctc_answers_with_labels():
     assert "texts are made by perigee generate" in run("predict", "houses", "houses.csv", "--beams", "2", code=2)[1]
 
 
-CHECKS = [columns_go_by_name, a_loaded_model_predicts_as_the_program, missing_columns_are_all_named, unknown_categories_are_counted_at_the_end, a_broken_file_ends_no_batch,
+CHECKS = [columns_go_by_name, a_standardized_target_is_foretold_in_its_unit, a_loaded_model_predicts_as_the_program, missing_columns_are_all_named, unknown_categories_are_counted_at_the_end, a_broken_file_ends_no_batch,
           folders_are_their_files, pictures_are_fitted_as_in_training, results_go_to_a_file, inner_layers_by_name,
           a_model_of_ctc_answers_with_labels, eval_reads_other_data_by_the_job]
 

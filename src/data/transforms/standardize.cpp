@@ -40,7 +40,8 @@ extern const TransformDef transform_standardize;
 const TransformDef transform_standardize{.type = "standardize",
                                          .doc =
                                              "Mean 0, deviation 1, as measured on the training part. Where the target is standardized "
-                                             "(field = \"y\"), so is what is foretold. Options: over ('element', 'channel' or 'all')",
+                                             "(field = \"y\"), figures are in deviations, and predictions of records in its own unit. "
+                                             "Options: over ('element', 'channel' or 'all')",
                                          .schema = {.options = kStandardizeOptions, .common = &common_transform_schema},
                                          .open = open_standardize};
 
