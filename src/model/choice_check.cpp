@@ -97,8 +97,9 @@ void refuse_surplus(const Model& model, const DataSource& source, size_t index, 
                .got = std::to_string(field.classes) + " classes in field '" + field.name + "' of " + source.traits().description +
                       " (example " + std::to_string(example) + " is " + class_text(field, label) + ") and " + std::to_string(outputs) +
                       (outputs == 1 ? " output" : " outputs"),
-               .hint = counts_from_one(source, index, outputs) ? "labels count from 0, and none of these is 0: give the field " + field.name + " - 1"
-                                                               : widen_hint(model, outputs, field.classes)});
+               .hint = counts_from_one(source, index, outputs)
+                           ? "labels count from 0, and none of these is 0: give the field " + field.name + " - 1"
+                           : widen_hint(model, outputs, field.classes)});
 }
 
 }  // namespace

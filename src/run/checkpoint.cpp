@@ -308,10 +308,9 @@ void check_taken_over(const Config& pretrained, const Safetensors& file, const P
     const Tensor* tensor = file.find(spec.name);
     if (skipped(spec.name) || (tensor && Type{tensor->dtype(), tensor->shape()} == Type{params.dtype(), spec.shape})) continue;
     if (!first) first = &spec.name;
-    missing += (missing.empty() ? "" : ", ") +
-               (tensor ? "'" + spec.name + "' of " + Type{tensor->dtype(), tensor->shape()}.text() + " instead of " +
-                             Type{params.dtype(), spec.shape}.text()
-                       : "no '" + spec.name + "'");
+    missing += (missing.empty() ? "" : ", ") + (tensor ? "'" + spec.name + "' of " + Type{tensor->dtype(), tensor->shape()}.text() +
+                                                             " instead of " + Type{params.dtype(), spec.shape}.text()
+                                                       : "no '" + spec.name + "'");
     const std::string layer = "\"" + spec.name.substr(0, spec.name.rfind('.')) + ".*\"";
     if (layers.find(layer) == std::string::npos) layers += (layers.empty() ? "" : ", ") + layer;
   }

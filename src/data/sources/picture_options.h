@@ -18,7 +18,8 @@ inline constexpr Option kPictureOptions[] = {
     {"fit",
      "name",
      "squash",
-     "how a picture of another shape gets the size: it is stretched; its middle is cut out; bars are added; a part is drawn for each example",
+     "how a picture of another shape gets the size: it is stretched; its middle is cut out; bars are added; a part is drawn for each "
+     "example",
      {},
      {"squash", "crop", "pad", "random"}},
     {"channels", "integer", "3", "1: grey; 3: colour", {1, 3}},

@@ -20,9 +20,15 @@ std::unique_ptr<Transform> open_resize(const Config& config, const DataSource& s
 }
 
 constexpr const char* kResizePositional[] = {"size"};
-constexpr Option kResizeOptions[] = {kSizeOption,
-                                     {"fit", "name", "squash", "how a picture of another shape gets the size: it is stretched; its middle is cut out; bars are added", {}, {"squash", "crop", "pad"}},
-                                     {"fill", "number", "0", "value of the bars"}};
+constexpr Option kResizeOptions[] = {
+    kSizeOption,
+    {"fit",
+     "name",
+     "squash",
+     "how a picture of another shape gets the size: it is stretched; its middle is cut out; bars are added",
+     {},
+     {"squash", "crop", "pad"}},
+    {"fill", "number", "0", "value of the bars"}};
 
 }  // namespace
 
