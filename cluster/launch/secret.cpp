@@ -79,7 +79,8 @@ std::string read_standard_input() {
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     const int ready = left > 0 ? ::poll(&input, 1, static_cast<int>(left)) : 0;
     if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) fail_secret(kStandardInput, "the secret has not come to its end within 10 seconds", "", "", "perigee ... --secret - < FILE");
+    if (ready == 0)
+      fail_secret(kStandardInput, "the secret has not come to its end within 10 seconds", "", "", "perigee ... --secret - < FILE");
     char part[kMaxFileBytes];
     const ssize_t size = ready < 0 ? -1 : ::read(STDIN_FILENO, part, sizeof part);
     if (size < 0 && errno == EINTR) continue;

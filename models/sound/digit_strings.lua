@@ -1,4 +1,4 @@
--- What is said? Strings of three to seven digits, and no word of where one ends: an LSTM that goes both ways says what it hears at each step,
+-- Hears what is said: strings of three to seven digits, and no word of where one ends: an LSTM that goes both ways says what it hears at each step,
 -- and the loss `ctc` takes every way of saying the right digits in the right order (Graves et al., 2006).
 --
 --     perigee train models/sound/digit_strings.lua --out heard

@@ -87,7 +87,7 @@ std::vector<size_t> outputs_for(const ModelSpec& spec, const std::string& name) 
   return found;
 }
 
-// What a network gives of a target that was standardized, in the unit of the data. Parameters of a distribution are not of the target's shape.
+// Gives outputs for a standardized target in the unit of the data. Parameters of a distribution are not of the target's shape.
 void give_units(const ModelSpec& spec, const std::vector<TargetUnit>& units, Predictions* batch) {
   for (const TargetUnit& unit : units)
     for (const size_t at : outputs_for(spec, unit.target)) {

@@ -19,7 +19,7 @@ namespace perigee {
 
 enum class RecordFormat { automatic, csv, json, image, sound, text, npy, npz };
 
-// What makes numbers of the data again of a target that was standardized: x * deviation + mean, by groups of neighbouring elements.
+// Turns outputs for a standardized target into numbers of the data: x * deviation + mean, by groups of neighbouring elements.
 struct TargetUnit {
   std::string target;
   std::vector<double> mean, deviation;

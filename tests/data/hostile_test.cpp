@@ -1,5 +1,5 @@
 // Files of a few kilobytes that want gigabytes: each reader of tables refuses them, or reads them in parts, in less than 64 MB. The files were made
-// by make_hostile.py with the libraries that usually write such formats.
+// by hostile/make_hostile.py with the libraries that usually write such formats.
 #include <gtest/gtest.h>
 #include <malloc.h>
 

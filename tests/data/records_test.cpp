@@ -84,7 +84,8 @@ TEST(Records, AreTheExamplesOfEverySource) {
     const std::string out = folder / ("of-" + type);
     // Digits, and which words are hidden, are drawn anew in each epoch.
     if (description.dump().find("digits") != std::string::npos || type == "masked_lm" || type == "packed") {
-      EXPECT_NE(message_of([&, &job = description] { prepare_records(*source, job, out, {}); }).find("others in each epoch"), std::string::npos);
+      EXPECT_NE(message_of([&, &job = description] { prepare_records(*source, job, out, {}); }).find("others in each epoch"),
+                std::string::npos);
       continue;
     }
     for (const int level : {0, 3}) {

@@ -119,7 +119,8 @@ TEST(Transcripts, RefuseWhatDoesNotFitThem) {
   put_recordings(folder);
   const auto with = [](const std::string& more) { return R"({"type": "audio", "folder": "said", "table": "said.csv", )" + more + "}"; };
   write_file(folder / "said.csv", as_bytes("path,text\na.wav,ab\n"));
-  EXPECT_NE(transcripts_refusal(with(R"("classes": ["a"])"), folder).find("belongs to classes, and the table has texts"), std::string::npos);
+  EXPECT_NE(transcripts_refusal(with(R"("classes": ["a"])"), folder).find("belongs to classes, and the table has texts"),
+            std::string::npos);
   write_file(folder / "said.csv", as_bytes("path,text,label\na.wav,ab,c\n"));
   EXPECT_NE(transcripts_refusal(kSaid, folder).find("the table has classes and texts"), std::string::npos);
   write_file(folder / "said.csv", as_bytes("path,label\na.wav,ab\n"));

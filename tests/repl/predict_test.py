@@ -80,7 +80,7 @@ def a_standardized_target_is_foretold_in_its_unit():
     prices = [float(line.split(",")[lines[0].split(",").index("price")]) for line in lines[1:]]
     mean = sum(prices) / len(prices)
     deviation = (sum((price - mean) ** 2 for price in prices) / len(prices)) ** 0.5
-    # What the network gives of the same features, which only the raw call shows.
+    # Only the raw call shows the network's own output for the same features.
     out, _ = run("-e", 'm = pg.load_model "unit" s = pg.data.csv { "houses.csv", target = "price", drop = { "id" } } print(m(s[8].x:reshape(1, -1)):item())')
     expected = float(out) * deviation + mean
     found = results("unit", "houses.csv")[7]["values"][0]

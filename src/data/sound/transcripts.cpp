@@ -63,8 +63,6 @@ void Transcripts::read(int64_t index, int64_t* labels) const {
   std::fill(labels + (end - begin), labels + room_, -1);
 }
 
-Json Transcripts::fitted() const {
-  return Json(Json::Object{{"vocabulary", vocabulary_.to_json()}, {"labels", room_}});
-}
+Json Transcripts::fitted() const { return Json(Json::Object{{"vocabulary", vocabulary_.to_json()}, {"labels", room_}}); }
 
 }  // namespace perigee

@@ -1,4 +1,4 @@
-// What is said in recordings, as labels for the loss `ctc`: a number for each character or word, number 0 for its blank.
+// Texts of recordings as labels for the loss `ctc`: a number for each character or word, number 0 for its blank.
 #pragma once
 
 #include <span>

@@ -33,8 +33,8 @@ struct AudioFile {
   std::string name;  // from the folder on
   std::string path;  // for messages too
   std::string label;
-  std::string text;   // what is said, of a table with texts
-  std::string place;  // of the text in its table
+  std::string text;                       // what is said, of a table with texts
+  std::string place;                      // of the text in its table
   std::span<const std::byte> bytes = {};  // of an archive's entry
   int64_t number = 0;                     // of the class
 };
@@ -81,9 +81,8 @@ class AudioSource : public DataSource, public RatedSource, public EncodedSource 
     for (const auto& name : form_.classes) classes.push(name);
     Json fitted(Json::Object{{"type", "audio"}, {"rate", form_.rate}, {"steps", form_.steps}, {"classes", std::move(classes)}});
     if (transcripts_) fitted.set("transcripts", transcripts_->fitted());
-    return {.description = "audio (" + std::to_string(size()) + " examples, " + files_.place + ")",
-            .fitted = std::move(fitted),
-            .fixed = true};
+    return {
+        .description = "audio (" + std::to_string(size()) + " examples, " + files_.place + ")", .fitted = std::move(fitted), .fixed = true};
   }
 
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
@@ -164,12 +163,14 @@ std::vector<AudioFile> read_audio_table(const std::string& path, bool* with_text
   if (paths == table.columns) throw Error(ErrorKind::data, {.where = path, .what = "the table has no column 'path'", .expected = expected});
   *with_texts = texts < table.columns;
   if (*with_texts && labels < table.columns)
-    throw Error(ErrorKind::data, {.where = path, .what = "the table has classes and texts", .expected = "one of the columns label and text"});
+    throw Error(ErrorKind::data,
+                {.where = path, .what = "the table has classes and texts", .expected = "one of the columns label and text"});
   std::vector<AudioFile> files;
   for (int64_t row = 0; row < table.rows; ++row) {
     files.push_back({.name = std::string(table.cell(row, paths))});
     if (labels < table.columns) files.back().label = table.cell(row, labels);
-    if (*with_texts) files.back().text = table.cell(row, texts), files.back().place = path + ":" + std::to_string(table.lines[static_cast<size_t>(row)]);
+    if (*with_texts)
+      files.back().text = table.cell(row, texts), files.back().place = path + ":" + std::to_string(table.lines[static_cast<size_t>(row)]);
   }
   return files;
 }
@@ -342,7 +343,8 @@ const SourceDef source_audio{
     .type = "audio",
     .doc =
         "Recordings in a folder per class, or in a tar archive: WAV, FLAC, Ogg, MP3 and others. Options: folder, files, "
-        "label, table (of classes or of what is said, for ctc), unit ('char' or 'word'), lowercase, labels, rate, channels (1), seconds, lengths "
+        "label, table (of classes or of what is said, for ctc), unit ('char' or 'word'), lowercase, labels, rate, channels (1), seconds, "
+        "lengths "
         "(true), classes",
     .schema = {.options = kAudioOptions, .positional = kAudioPositional},
     .open = open_audio};

@@ -78,7 +78,7 @@ TEST(Secret, AFileThatOthersCanReadIsRefusedWithTheFix) {
   }
 }
 
-// What Secret::from_file("-") says of `text` on standard input, which ends, or stays open.
+// The error of Secret::from_file("-") for `text` on standard input, which ends, or stays open.
 std::string secret_from_input(const std::string& text, Secret* secret) {
   int ends[2];
   EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);

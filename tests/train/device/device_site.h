@@ -16,7 +16,7 @@
 
 namespace perigee {
 
-// Of the reference a sub-batch holds every batch of these tests, as on the device.
+// A sub-batch of the reference holds every batch of these tests, as on the device.
 inline const TrainerOptions kDevice{.backend = Backend::cuda}, kReference{.threads = 1, .backend = Backend::ref, .sub_batch = 1000};
 
 template <class F>

@@ -2,7 +2,7 @@
 """Generation with batch 1 beside PyTorch, on one thread, in turns, by CPU time; then many sessions of one model.
 
     ninja -C build tests/bench/generate_bench
-    python3 tests/bench/generate.py --python PYTHON_WITH_TORCH
+    python3 tests/bench/sequences/generate.py --python PYTHON_WITH_TORCH
 
 Texts of 200 characters, one after another, drawn from the softmax of the scores. PyTorch keeps keys and values too.
 Prints tokens a second of CPU time: median [least-most] of all repeats.
@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 CHARACTERS, TOKENS = 65, 200
 
 

@@ -2,7 +2,7 @@
 """Training of recurrent nets and transformers beside PyTorch, in turns, by CPU time.
 
     ninja -C build tests/bench/train_bench repl/perigee tests/bench/peak
-    python3 tests/bench/sequences.py --python PYTHON_WITH_TORCH [ROW...] [--turns 3] [--threads 1]
+    python3 tests/bench/sequences/training.py --python PYTHON_WITH_TORCH [ROW...] [--turns 3] [--threads 1]
 
 Prints a row for each network: tokens a second of CPU time of both (the median turn), the ratio, and our share of what the core's
 multiply-adds allow. Both train on the same numbers: batches of 32, AdamW, cross entropy, no dropout. PyTorch has the best of fused and
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 BATCH = 32
 LETTERS, WORDS, FEW_WORDS = 65, 30522, 10000
 

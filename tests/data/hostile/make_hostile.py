@@ -1,6 +1,6 @@
 """Files of a few kilobytes that want far more memory than they have bytes, one or several for each reader of tables: tests/data/hostile_test.cpp.
 
-    python3 tests/data/make_hostile.py hostile; tar --sort=name -C hostile -c . | xz -9e > tests/data/hostile.tar.xz
+    python3 tests/data/hostile/make_hostile.py out; tar --sort=name -C out -c . | xz -9e > tests/data/hostile/files.tar.xz
 
 Needs numpy, pyarrow, h5py, zstandard (pip).
 """

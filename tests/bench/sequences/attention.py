@@ -2,7 +2,7 @@
 """Attention alone beside PyTorch's scaled_dot_product_attention, on one thread, in turns, by CPU time.
 
     ninja -C build tests/bench/attention_bench
-    python3 tests/bench/attention.py --python PYTHON_WITH_TORCH
+    python3 tests/bench/sequences/attention.py --python PYTHON_WITH_TORCH
 
 Prints a row for each shape: milliseconds of both, forward and backward together, and how many times faster ours is.
 """
@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 SHAPES = [(32, 64, 4, 32, 1), (8, 128, 4, 64, 1), (8, 128, 4, 64, 0), (2, 512, 4, 64, 1), (1, 1024, 4, 64, 1),
           (1, 4096, 1, 64, 1), (1, 4096, 1, 64, 0)]  # examples, steps, heads, features of a head, causal
 
