@@ -57,6 +57,7 @@ std::vector<Outlier> Guard::outlying(std::span<const ChangeSize> ready) const {
   if (options_.outlier <= 0 || sizes.size() < 2 || (sizes.size() < 3 && recent_.size() < kLeastRecent)) return {};
   double median = lower_median(sizes);
   if (recent_.size() >= kLeastRecent) median = std::max(median, lower_median({recent_.begin(), recent_.end()}));
+  if (median == 0) return {};  // a learning rate that begins with 0: any change is far above it
   std::vector<Outlier> outliers;
   for (const ChangeSize& c : ready)
     if (c.steps > 0 && known(c.norms.change) && per_step(c) > options_.outlier * median) {

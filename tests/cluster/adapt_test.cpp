@@ -144,6 +144,13 @@ TEST(Guard, WhenAllAreLargerNoneIs) {  // a learning rate that warms up
   EXPECT_TRUE(outlying(guard, {change_of(1, 100)}).empty()) << "no peer to compare it with";
 }
 
+TEST(Guard, BesideNoChangeNoneIs) {  // a learning rate that begins with 0
+  Guard guard({.outlier = 3});
+  for (int round = 0; round < 5; ++round) guard.on_begin(std::vector<ChangeSize>{change_of(1, 0), change_of(2, 0), change_of(3, 0)});
+  EXPECT_TRUE(outlying(guard, {change_of(1, 0), change_of(2, 0.1), change_of(3, 0)}).empty());
+  EXPECT_EQ(outlying(guard, {change_of(1, 1), change_of(2, 10), change_of(3, 1)}), std::vector<WorkerId>{2});
+}
+
 TEST(Guard, WhoMakesMoreStepsMayChangeMore) {
   for (const double growth : {0.5, 1.0}) {  // random walk, straight ahead
     const auto of = [&](WorkerId id, int64_t steps) { return change_of(id, std::pow(static_cast<double>(steps), growth), steps); };

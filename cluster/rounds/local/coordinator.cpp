@@ -64,16 +64,16 @@ void LocalCoordinator::on_ready(Node& node, const FrameHeader& h, Ready ready) {
   const bool honest = disjoint(ready.ranges) && without(ready.ranges, node.leased).empty() &&
                       (!ready.finite || examples_of(ready.ranges) == ready.examples) && ready.base < c_.open;
   if (!honest) return c_.evict(node.id, "worker_lost", "it claims work that it was not given", true);
+  if (!ready.finite && !planted(Bug::not_finite_takes_part)) {  // however old it is: others try, or it would come again and again
+    if (ready.examples > 0) note_inexact(node, ready.ranges, "its work became NaN or infinite");
+    return leave_out(node, ready.ranges, "quarantined", "gave NaN or infinity");
+  }
   node.staleness = ready.ranges.empty() ? 0 : c_.open - 1 - ready.base;
   if (node.staleness > c_.options.policy.max_staleness) {
     c_.event("too_stale", &node, "its work is " + std::to_string(node.staleness) + " rounds old", "its examples go back to be done again");
     note_inexact(node, ready.ranges, "its work was too old");
     c_.drop_local_work(node);
     return leases_.top_up_all();
-  }
-  if (!ready.finite && !planted(Bug::not_finite_takes_part)) {
-    if (ready.examples > 0) note_inexact(node, ready.ranges, "its work became NaN or infinite");
-    return leave_out(node, ready.ranges, "quarantined", "gave NaN or infinity");
   }
   c_.control.pace.on_steps(node.id, ready.steps, ready.figures.load_s + ready.figures.compute_s);
   node.ready = std::move(ready);

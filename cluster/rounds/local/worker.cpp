@@ -122,7 +122,8 @@ void LocalRounds::on_contribution(const TrainOrder& order, const Contribution& c
     round_.staged->figures.wait_s += std::max(0.0, static_cast<double>(round_.staged_ns - round_.trained_ns) * 1e-9 - worked_s);
   take_carried();
   if (w_.state != WorkerCore::State::running || w_.healing || w_.loading) return;
-  if (!got_work()) send_ready();
+  join_late();
+  if (round_.staged && !got_work()) send_ready();
   go_on();
 }
 
@@ -294,7 +295,8 @@ void LocalRounds::check_deadlines(uint64_t now) {
 }
 
 void LocalRounds::keep_work() {
-  if (w_.policy.partial()) join_staged();  // of another round than that for which it was staged
+  if (round_.staged && !round_.staged->finite) return;  // the coordinator has to hear of it: it is said again for the next round
+  if (w_.policy.partial()) join_staged();               // of another round than that for which it was staged
 }
 
 }  // namespace perigee

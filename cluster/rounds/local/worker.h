@@ -21,6 +21,7 @@ class LocalRounds final : public ExchangedRounds {
   void resume() override;
   void stop(bool keep) override;
   void keep_work() override;
+  void on_loaded() override { join_late(); }
   std::vector<Range> pending() const override;
   std::vector<WorkerId> take_broken() override;
 
@@ -60,6 +61,7 @@ class LocalRounds final : public ExchangedRounds {
   bool waits_for_result() const { return round_.training && round_.training->overlapped && round_.staged; }
   void stage_only();
   void join_staged();
+  void join_late();
   void take_carried();
   bool got_work();
   void check_apply(uint64_t now);

@@ -178,8 +178,9 @@ TEST(Simulator, SeedsThatOnceFailedPass) {
     const Outcome outcome = simulate(make_scenario(seed));
     EXPECT_TRUE(outcome.passed()) << "seed " << seed << ": " << outcome.failure;
   }
-  const std::pair<const char*, uint64_t> of_policies[] = {
-      {"streaming", 40873}, {"streaming", 7002182}, {"nested", 7002182}, {"steered", 7002034}};
+  const std::pair<const char*, uint64_t> of_policies[] = {{"streaming", 40873},   {"streaming", 103257}, {"streaming", 7002182},
+                                                          {"streaming", 7002954}, {"nested", 7002182},   {"steered", 7002034},
+                                                          {"overlap", 7001196}};
   for (const auto& [policy, seed] : of_policies) {
     const Outcome outcome = simulate(make_scenario(seed, policy));
     EXPECT_TRUE(outcome.passed()) << "seed " << seed << " of " << policy << ": " << outcome.failure;
