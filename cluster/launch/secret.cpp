@@ -71,16 +71,15 @@ std::string read_private_file(const std::string& path) {
 constexpr const char* kStandardInput = "standard input";
 
 // From a pipe, so that no file holds the secret.
-std::string read_standard_input() {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+std::string read_standard_input(int64_t patience_ms) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(patience_ms);
   std::string text;
   while (text.size() <= kMaxFileBytes) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     const int ready = left > 0 ? ::poll(&input, 1, static_cast<int>(left)) : 0;
     if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0)
-      fail_secret(kStandardInput, "the secret has not come to its end within 10 seconds", "", "", "perigee ... --secret - < FILE");
+    if (ready == 0) fail_secret(kStandardInput, "the secret has not come to its end in time", "", "", "perigee ... --secret - < FILE");
     char part[kMaxFileBytes];
     const ssize_t size = ready < 0 ? -1 : ::read(STDIN_FILENO, part, sizeof part);
     if (size < 0 && errno == EINTR) continue;
@@ -116,9 +115,9 @@ Secret Secret::from_hex(std::string_view hex, std::string_view where) {
   return secret;
 }
 
-Secret Secret::from_file(const std::string& path) {
+Secret Secret::from_file(const std::string& path, int64_t patience_ms) {
   const std::string where = path == "-" ? kStandardInput : path;
-  const std::string text = path == "-" ? read_standard_input() : read_private_file(path);
+  const std::string text = path == "-" ? read_standard_input(patience_ms) : read_private_file(path);
   std::string_view rest = text, found;
   while (!rest.empty()) {
     const size_t end = std::min(rest.find('\n'), rest.size());

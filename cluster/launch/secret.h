@@ -18,9 +18,9 @@ class Secret {
   static Secret random();
   // 64 hexadecimal digits. Error(authentication) otherwise; the text is not repeated in it.
   static Secret from_hex(std::string_view hex, std::string_view where = "");
-  // A file as text() writes it; "-": standard input to its end, which must come within 10 seconds. Error(authentication) when others than its
-  // owner may read the file.
-  static Secret from_file(const std::string& path);
+  // A file as text() writes it; "-": standard input to its end, which must come within `patience_ms`. Error(authentication) when others than
+  // its owner may read the file.
+  static Secret from_file(const std::string& path, int64_t patience_ms = 10'000);
 
   bool empty() const { return !present_; }
   std::string hex() const;

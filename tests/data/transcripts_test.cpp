@@ -81,6 +81,8 @@ TEST(Transcripts, OtherPartsKeepTheNumbersAndTheRoom) {
   EXPECT_NE(transcripts_refusal(kSaid, folder, fitted).find("said.csv:3: byte 1: no transcript of the training part has this; got \"o\""),
             std::string::npos)
       << transcripts_refusal(kSaid, folder, fitted);
+  EXPECT_NE(transcripts_refusal(kSaid, folder, fitted).find("take a training part that has it, or leave the recording out"),
+            std::string::npos);
   write_file(folder / "said.csv", as_bytes("path,text\nb.wav,abab\n"));
   const std::string longer = transcripts_refusal(kSaid, folder, fitted);
   EXPECT_NE(longer.find("the transcript has more labels than there is room for; got 4, expected at most 3"), std::string::npos) << longer;
@@ -122,9 +124,12 @@ TEST(Transcripts, RefuseWhatDoesNotFitThem) {
   EXPECT_NE(transcripts_refusal(with(R"("classes": ["a"])"), folder).find("belongs to classes, and the table has texts"),
             std::string::npos);
   write_file(folder / "said.csv", as_bytes("path,text,label\na.wav,ab,c\n"));
-  EXPECT_NE(transcripts_refusal(kSaid, folder).find("the table has classes and texts"), std::string::npos);
+  EXPECT_NE(transcripts_refusal(kSaid, folder).find("the table has classes and texts; expected one of the columns label and text"),
+            std::string::npos);
   write_file(folder / "said.csv", as_bytes("path,label\na.wav,ab\n"));
-  EXPECT_NE(transcripts_refusal(with(R"("unit": "word")"), folder).find("belongs to texts"), std::string::npos);
+  EXPECT_NE(transcripts_refusal(with(R"("unit": "word")"), folder)
+                .find("belongs to texts; got \"word\", expected a table with the columns path and text"),
+            std::string::npos);
   write_file(folder / "said.csv", as_bytes("path,text\na.wav,a\xff\n"));
   EXPECT_NE(transcripts_refusal(kSaid, folder).find("UTF-8"), std::string::npos) << transcripts_refusal(kSaid, folder);
 }

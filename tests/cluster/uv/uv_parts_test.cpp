@@ -79,15 +79,17 @@ TEST(Secret, AFileThatOthersCanReadIsRefusedWithTheFix) {
 }
 
 // The error of Secret::from_file("-") for `text` on standard input, which ends, or stays open.
-std::string secret_from_input(const std::string& text, Secret* secret) {
+std::string secret_from_input(const std::string& text, Secret* secret, bool ends_there = true) {
   int ends[2];
   EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const int own = dup(STDIN_FILENO);
   EXPECT_EQ(dup2(ends[0], STDIN_FILENO), STDIN_FILENO);
   EXPECT_EQ(write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
-  close(ends[0]), close(ends[1]);
-  const std::string said = error_of([&] { *secret = Secret::from_file("-"); });
+  close(ends[0]);
+  if (ends_there) close(ends[1]);
+  const std::string said = error_of([&] { *secret = Secret::from_file("-", 50); });
   dup2(own, STDIN_FILENO), close(own);
+  if (!ends_there) close(ends[1]);
   return said;
 }
 
@@ -98,6 +100,7 @@ TEST(Secret, ComesFromStandardInput) {
   EXPECT_EQ(read, secret);
   for (const std::string& text : {std::string(), secret.hex() + "\n" + secret.hex(), std::string(10000, 'a')})
     EXPECT_NE(secret_from_input(text, &read).find("standard input: "), std::string::npos) << text.size();
+  EXPECT_NE(secret_from_input(secret.text(), &read, false).find("the secret has not come to its end in time"), std::string::npos);
 }
 
 TEST(Address, AHostIsItsNameAndItsMachine) {
