@@ -18,7 +18,6 @@ std::vector<Value> build_ocnn(LayerContext& context, std::span<const Value> inpu
   const Value v = context.parameter("weight", Shape{hidden, in}, ParameterRole::weight, in, hidden, Json("xavier"));
   const Value w = context.parameter("score", Shape{1, hidden}, ParameterRole::gain, hidden, 1, Json("xavier"));
   const Value r = context.parameter("radius", Shape{1}, ParameterRole::gain, 1, 1, 0.1);
-  Graph& graph = context.graph();
   const Value above = linear(finish(context, linear(x, v)), w) - r;  // [N, 1]
   Value loss = reshape(relu(-above), Shape{n}) / options.number("nu") - r;
   if (context.training())

@@ -6,7 +6,7 @@ namespace {
 
 constexpr double kLogTwoPi = 1.8378770664093454836;
 
-Value build_gaussian_likelihood(Graph& graph, const Config& options, Value output, Value target) {
+Value build_gaussian_likelihood(Graph&, const Config& options, Value output, Value target) {
   const Value x = flatten_example(output), y = cast(flatten_example(target), x.dtype());
   const int64_t n = x.shape()[0], numbers = y.shape()[1];
   if (y.shape()[0] != n || x.shape()[1] != 2 * numbers)

@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-Value build_kl_divergence(Graph& graph, const Config& options, Value output, Value target) {
+Value build_kl_divergence(Graph&, const Config& options, Value output, Value target) {
   const Value inner = before_link(output, "softmax"), logits = inner ? inner : output;
   const double smoothing = options.number("label_smoothing");
   Value y = matched_target(options, output, target);

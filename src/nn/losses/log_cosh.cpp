@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-Value build_log_cosh(Graph& graph, const Config& options, Value output, Value target) {
+Value build_log_cosh(Graph&, const Config& options, Value output, Value target) {
   const Value error = abs(output - matched_target(options, output, target));
   return reduced(options, error + softplus(-2.0 * error) - 0.69314718055994530942);
 }

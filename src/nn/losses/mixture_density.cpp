@@ -5,7 +5,7 @@
 namespace perigee {
 namespace {
 
-Value build_mixture_density(Graph& graph, const Config& options, Value output, Value target) {
+Value build_mixture_density(Graph&, const Config& options, Value output, Value target) {
   const int64_t parts = options.integer("mixtures");
   const Value x = flatten_example(output), y = cast(flatten_example(target), x.dtype());
   const int64_t n = x.shape()[0], labels = y.shape()[1];
