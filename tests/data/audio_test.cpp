@@ -107,7 +107,7 @@ TEST(SoundLoops, HaveTheSameBitsWithEachInstructionSet) {
   const auto frames = numbers(kSoundLanes * kSize), window = numbers(kSize), angles = numbers(2 * kHalf), table = numbers(3 * kHalf);
   const auto compute = [&](Isa isa) {
     const SoundLoops& loops = sound_loops(isa);
-    std::vector<float> z(kSize * kSoundLanes), out((kHalf + 1) * kSoundLanes), sums(3 * kTimes, 0);
+    std::vector<float> z(kSize * kSoundLanes), out((kHalf + 1) * kSoundLanes), sums(3 * (kTimes + 1), 0);
     const float* pointers[kSoundLanes];
     for (int64_t i = 0; i < kSoundLanes; ++i) pointers[i] = frames.data() + i * kSize;
     std::vector<int32_t> places;

@@ -9,11 +9,13 @@
 namespace perigee {
 namespace {
 
-typedef float Row __attribute__((vector_size(32), aligned(4), may_alias));  // clang takes no alignment from `using`
+// A typedef, as clang takes no alignment from `using`.
+typedef float Row __attribute__((vector_size(32), aligned(4), may_alias));
 static_assert(alignof(Row) == alignof(float));
 
-Row& row(float* rows, int64_t i) { return *reinterpret_cast<Row*>(rows + i * kSoundLanes); }
+// By pointers: a reference to a Row is one to an aligned vector for clang.
 Row row(const float* rows, int64_t i) { return *reinterpret_cast<const Row*>(rows + i * kSoundLanes); }
+void set_row(float* rows, int64_t i, Row value) { *reinterpret_cast<Row*>(rows + i * kSoundLanes) = value; }
 
 // Rows and columns of 8 x 8 numbers change places.
 inline void transpose(Row* r) {
@@ -37,7 +39,7 @@ void load(const float* const* frames, const float* window, const int32_t* places
     Row r[8];
     for (int f = 0; f < 8; ++f) r[f] = *reinterpret_cast<const Row*>(frames[f] + i);
     transpose(r);
-    for (int k = 0; k < 8; ++k) row(z, places[i + k]) = r[k] * window[i + k];
+    for (int k = 0; k < 8; ++k) set_row(z, places[i + k], r[k] * window[i + k]);
   }
   for (; i < n; ++i)
     for (int f = 0; f < 8; ++f) z[places[i] * kSoundLanes + f] = frames[f][i] * window[i];
@@ -50,7 +52,7 @@ inline Complex operator+(const Complex& a, const Complex& b) { return {a.r + b.r
 inline Complex operator-(const Complex& a, const Complex& b) { return {a.r - b.r, a.i - b.i}; }
 inline Complex times(const Complex& a, float c, float s) { return {a.r * c - a.i * s, a.r * s + a.i * c}; }
 inline Complex get(const float* z, int64_t at) { return {row(z, 2 * at), row(z, 2 * at + 1)}; }
-inline void put(float* z, int64_t at, const Complex& a) { row(z, 2 * at) = a.r, row(z, 2 * at + 1) = a.i; }
+inline void put(float* z, int64_t at, const Complex& a) { set_row(z, 2 * at, a.r), set_row(z, 2 * at + 1, a.i); }
 
 // Four transforms of `reach` numbers become one of 4 * reach; at reach = 1 the factors are 1.
 inline void join(float* z, int64_t at, int64_t reach, const Complex& b, const Complex& c, const Complex& d) {
@@ -88,7 +90,7 @@ void power(int64_t half, const float* cosine, const float* sine, float* z, float
     const Complex p = get(z, k), q = get(z, (half - k) % half);
     const Complex even = {.5f * (p.r + q.r), .5f * (p.i - q.i)}, odd = times({.5f * (p.i + q.i), .5f * (q.r - p.r)}, cosine[k], sine[k]);
     const Complex low = even + odd, high = even - odd;
-    row(out, k) = low.r * low.r + low.i * low.i, row(out, half - k) = high.r * high.r + high.i * high.i;
+    set_row(out, k, low.r * low.r + low.i * low.i), set_row(out, half - k, high.r * high.r + high.i * high.i);
   }
 }
 
@@ -97,7 +99,7 @@ void weigh(const float* weights, int64_t n, const float* rows, float* sum) {
   int64_t i = 0;
   for (; i + 2 <= n; i += 2) a += weights[i] * row(rows, i), b += weights[i + 1] * row(rows, i + 1);
   if (i < n) a += weights[i] * row(rows, i);
-  row(sum, 0) = a + b;
+  set_row(sum, 0, a + b);
 }
 
 // 2 artanh((m - 1) / (m + 1)) for the mantissa m in [sqrt(1/2), sqrt(2)).
@@ -124,7 +126,7 @@ void combine(const float* table, int64_t outputs, int64_t inputs, const float* i
       Row a{}, b{};
       const float *weight = table + k * inputs, *at = in + t;
       for (int64_t m = 0; m < inputs; ++m, at += stride) a += weight[m] * row(at, 0), b += weight[m] * row(at, 1);
-      row(out + k * stride + t, 0) = a, row(out + k * stride + t, 1) = b;
+      set_row(out + k * stride + t, 0, a), set_row(out + k * stride + t, 1, b);
     }
   for (; t < n; ++t)
     for (int64_t k = 0; k < outputs; ++k) {
@@ -154,7 +156,7 @@ void dots(const float* a, int64_t step, const float* b, int64_t n, float* out) {
     for (int64_t j = 0; j < 8; ++j) sum[j] += row(a + j * step + i, 0) * weights;
   }
   transpose(sum);
-  row(out, 0) = sum[0] + sum[4] + (sum[1] + sum[5]) + (sum[2] + sum[6] + (sum[3] + sum[7]));
+  set_row(out, 0, sum[0] + sum[4] + (sum[1] + sum[5]) + (sum[2] + sum[6] + (sum[3] + sum[7])));
 }
 
 }  // namespace
