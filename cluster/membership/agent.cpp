@@ -436,7 +436,8 @@ void read_restarts(const std::string& text, const std::string& where, AgentOptio
   const double period = slash == std::string::npos ? 0 : std::strtod(text.c_str() + slash + 1, &after_period);
   const std::string unit = after_period ? after_period : "-";
   const double seconds = unit.empty() || unit == "s" ? period : unit == "m" ? 60 * period : unit == "h" ? 3600 * period : 0;
-  const bool counted = !text.empty() && text[0] >= '0' && text[0] <= '9' && after_count == text.c_str() + slash && count <= 1'000'000;
+  const bool counted =
+      slash != std::string::npos && text[0] >= '0' && text[0] <= '9' && after_count == text.c_str() + slash && count <= 1'000'000;
   if (!counted || !(seconds >= 1 && seconds <= 1e6))
     throw Error(ErrorKind::usage, {.where = where,
                                    .what = "is not a number of restarts in a time",
