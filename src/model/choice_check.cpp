@@ -27,8 +27,9 @@ struct ExampleRoom {
   std::vector<std::byte*> slots;
 };
 
-// An example whose label is `classes` or more; -1: none was found.
-int64_t find_beyond(const DataSource& source, size_t field, int64_t classes, int64_t* label) {
+// The first example whose label is wanted, and its label; -1: none was found.
+template <class Wanted>
+int64_t find_label(const DataSource& source, size_t field, int64_t* label, Wanted wanted) {
   const SourceTraits traits = source.traits();
   if (traits.live || traits.read_ahead > 0 || source.fields()[field].dtype != Dtype::i64) return -1;
   ExampleRoom room(source);
@@ -36,7 +37,7 @@ int64_t find_beyond(const DataSource& source, size_t field, int64_t classes, int
   for (int64_t i = 0; i < size; i += step) {
     source.read({.index = i}, room.slots);
     std::memcpy(label, room.slots[field], sizeof *label);
-    if (*label >= classes) return i;
+    if (wanted(*label)) return i;
   }
   return -1;
 }
@@ -76,20 +77,14 @@ std::string class_text(const Field& field, int64_t label) {
 bool counts_from_one(const DataSource& source, size_t field, int64_t outputs) {
   const Field& described = source.fields()[field];
   if (!described.class_names.empty() || described.classes != outputs + 1) return false;
-  ExampleRoom room(source);
-  const int64_t size = source.size(), step = source.traits().cheap ? 1 : std::max<int64_t>(1, size / kSampled);
-  for (int64_t i = 0, label = 0; i < size; i += step) {
-    source.read({.index = i}, room.slots);
-    std::memcpy(&label, room.slots[field], sizeof label);
-    if (label == 0) return false;
-  }
-  return true;
+  int64_t label = 0;
+  return find_label(source, field, &label, [](int64_t each) { return each == 0; }) < 0;
 }
 
 void refuse_surplus(const Model& model, const DataSource& source, size_t index, int64_t outputs, const std::string& where) {
   const Field& field = source.fields()[index];
   int64_t label = 0;
-  const int64_t example = find_beyond(source, index, outputs, &label);
+  const int64_t example = find_label(source, index, &label, [&](int64_t each) { return each >= outputs; });
   if (example < 0) return;
   throw Error(ErrorKind::model,
               {.where = where,

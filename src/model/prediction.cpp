@@ -76,36 +76,40 @@ Tensor joined(const std::vector<Tensor>& parts, const Type& type, int64_t rows) 
   return all;
 }
 
-// The outputs that foretell the target `name`, by their numbers among model.outputs(): there the main one is the first.
-std::vector<size_t> outputs_for(const ModelSpec& spec, const std::string& name) {
-  std::vector<size_t> found;
-  if (spec.target.name == name) found.push_back(0);
+// The target that each of model.outputs() foretells first; null: none. There the main output is the first.
+std::vector<const NetworkInput*> targets_of(const ModelSpec& spec, size_t outputs) {
+  std::vector<const NetworkInput*> targets(outputs, nullptr);
+  targets.at(0) = &spec.target;
   for (const LossHead& head : spec.more_heads) {
     const int at = head.output == spec.loss_output ? 0 : head.output == 0 ? spec.loss_output : head.output;
-    if (head.target.name == name) found.push_back(static_cast<size_t>(at));
+    if (const NetworkInput*& target = targets.at(static_cast<size_t>(at)); target == nullptr) target = &head.target;
   }
-  return found;
+  return targets;
 }
 
-// Gives outputs for a standardized target in the unit of the data. Parameters of a distribution are not of the target's shape.
+void give_unit(const TargetUnit& unit, const PredictedOutput& output, Tensor* result) {
+  Tensor values = result->to(Dtype::f64);
+  double* const numbers = values.data<double>();
+  const int64_t elements = output.type.shape.elements(), of_group = elements / static_cast<int64_t>(unit.mean.size());
+  for (int64_t i = 0; i < values.elements(); ++i) {
+    const auto group = static_cast<size_t>(i % elements / of_group);
+    const double deviation = unit.deviation[group];
+    numbers[i] = numbers[i] * (deviation > 0 ? deviation : 1) + unit.mean[group];
+  }
+  *result = values.to(output.type.dtype);
+}
+
+// Gives outputs for standardized targets in the units of the data. Parameters of a distribution are not of the target's shape, and stay.
 void give_units(const ModelSpec& spec, const std::vector<TargetUnit>& units, Predictions* batch) {
-  for (const TargetUnit& unit : units)
-    for (const size_t at : outputs_for(spec, unit.target)) {
-      const PredictedOutput& output = batch->outputs.at(at);
-      const int64_t elements = output.type.shape.elements(), groups = static_cast<int64_t>(unit.mean.size());
-      const NetworkInput& target =
-          at == 0 ? spec.target : std::find_if(spec.more_heads.begin(), spec.more_heads.end(), [&](const LossHead& head) {
-                                    return head.target.name == unit.target;
-                                  })->target;
-      if (output.classes > 0 || elements != target.type.shape.elements() || elements % groups != 0) continue;
-      Tensor values = batch->values[at].to(Dtype::f64);
-      double* const numbers = values.data<double>();
-      for (int64_t i = 0; i < values.elements(); ++i) {
-        const auto group = static_cast<size_t>(i % elements / (elements / groups));
-        const double deviation = unit.deviation[group];
-        numbers[i] = numbers[i] * (deviation > 0 ? deviation : 1) + unit.mean[group];
-      }
-      batch->values[at] = values.to(output.type.dtype);
+  if (units.empty()) return;
+  const std::vector<const NetworkInput*> targets = targets_of(spec, batch->outputs.size());
+  for (size_t at = 0; at < targets.size(); ++at)
+    for (const TargetUnit& unit : units) {
+      const PredictedOutput& output = batch->outputs[at];
+      const int64_t elements = output.type.shape.elements();
+      if (targets[at] == nullptr || targets[at]->name != unit.target || output.classes > 0) continue;
+      if (elements == targets[at]->type.shape.elements() && elements % static_cast<int64_t>(unit.mean.size()) == 0)
+        give_unit(unit, output, &batch->values[at]);
     }
 }
 

@@ -93,9 +93,9 @@ TEST(Transcripts, OtherPartsKeepTheNumbersAndTheRoom) {
 
 TEST(Transcripts, StandInAnArchivesTable) {
   const TemporaryFolder folder;
-  const std::string sound = wav_of({}, std::string(400, '\1'));
   std::string tar;
-  for (const char* name : {"x/a.wav", "x/b.wav"}) {
+  for (const auto& [name, bytes] : {std::pair<std::string, size_t>{"x/a.wav", 400}, {"x/b.wav", 300}}) {
+    const std::string sound = wav_of({}, std::string(bytes, '\1'));
     std::string header(512, '\0');
     header.replace(0, 7, name), header.replace(100, 7, "0000644"), header.replace(156, 1, "0"), header.replace(257, 5, "ustar");
     char size[12];
@@ -111,7 +111,9 @@ TEST(Transcripts, StandInAnArchivesTable) {
   write_file(folder / "said.tar", as_bytes(tar + std::string(1024, '\0')));
   write_file(folder / "said.csv", as_bytes("path,text\nx/b.wav,ab\n"));
   const std::string archive = R"({"type": "audio", "folder": "said.tar", "table": "said.csv"})";
-  EXPECT_EQ(open_transcribed(archive, folder)->size(), 1);
+  const SourcePtr one = open_transcribed(archive, folder);
+  EXPECT_EQ(one->size(), 1);
+  EXPECT_EQ(one->fields()[0].shape, (Shape{1, 150})) << "the recording that the table names";
   write_file(folder / "said.csv", as_bytes("path,text\nx/c.wav,ab\n"));
   EXPECT_NE(transcripts_refusal(archive, folder).find("the archive has no such recording; got \"x/c.wav\""), std::string::npos);
 }
