@@ -7,7 +7,6 @@ import os
 import pathlib
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -118,21 +117,28 @@ def exports_what_numpy_reads():
     assert numpy.allclose(rows[numpy.lexsort(rows.T)], x[numpy.lexsort(x.T)], atol=1e-6) and numpy.array_equal(labels, (rows[:, 0] + rows[:, 1] > 0).astype(numpy.int32))
 
 
-def a_killed_driver_leaves_no_process():
+def secrets():
+    """The small files of temporary folders that hold a secret."""
+    files = [file for file in pathlib.Path(tempfile.gettempdir()).glob("perigee-*/*") if file.is_file() and file.stat().st_size < 4096]
+    return {file for file in files if re.search(rb"^[0-9a-f]{64}$", file.read_bytes(), re.M)}
+
+
+def a_killed_driver_leaves_no_process_and_no_secret():
     out, program, seen = folder / "work" / "orphaned", folder / "work" / "perigee", folder / "work" / "gpus"
     program.write_text(f"""#!/bin/sh\n[ "$1" = worker ] && echo "$CUDA_VISIBLE_DEVICES" >>'{seen}'\nexec '{harness.program()}' "$@"\n""")
     program.chmod(0o755)
     gpus = {"spark.executor.resource.gpu.amount": "1", "spark.task.resource.gpu.amount": "1"}
+    before = secrets()  # perhaps other runs are there
     with subprocess.Popen(front_door("--set", "epochs=100000", "--out", out, program=program, **gpus), cwd=folder, env=cluster.env,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as driver:
-        for line in driver.stdout:
-            if line.startswith("epoch 2:"):
-                break
-        assert len(perigee_processes()) == 3, perigee_processes()
-        secrets = [line for file in pathlib.Path(tempfile.gettempdir()).glob("perigee-*/*") if file.is_file() and file.stat().st_size < 4096
-                   for line in file.read_bytes().splitlines() if re.fullmatch(rb"[0-9a-f]{64}", line)]
-        assert not secrets, "a killed driver would leave the run's secret"
-        driver.send_signal(signal.SIGKILL)
+        try:
+            for line in driver.stdout:
+                if line.startswith("epoch 2:"):
+                    break
+            assert len(perigee_processes()) == 3, perigee_processes()
+            assert secrets() == before, "a killed driver would leave the run's secret"
+        finally:
+            driver.kill()
     wait_until("the end of all processes", lambda: not perigee_processes(), 10)
     assert list((out / "checkpoints").glob("*.safetensors"))
     assert seen.read_text() == "3\n3\n", "other GPUs than those of the tasks"
@@ -183,6 +189,6 @@ if __name__ == "__main__":
         jar = build()
         harness.main([
             on(OLD, works_in_a_pipeline), on(OLD, trains_with_the_bits_of_two_processes),
-            on(NEW, works_in_a_pipeline), on(NEW, trains_with_the_bits_of_two_processes), on(NEW, exports_what_numpy_reads), on(NEW, a_killed_driver_leaves_no_process),
+            on(NEW, works_in_a_pipeline), on(NEW, trains_with_the_bits_of_two_processes), on(NEW, exports_what_numpy_reads), on(NEW, a_killed_driver_leaves_no_process_and_no_secret),
             on(NEW, refuses_what_cannot_work)
         ])
