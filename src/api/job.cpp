@@ -42,10 +42,10 @@ perigee_status perigee_job_parse(perigee_context* context, const char* text, siz
   if (!context) return PERIGEE_USAGE;
   return guard(*context->state, context->message, [&] {
     require(out && (text || length == 0), "perigee_job_parse", "text and out must not be null");
-    const std::string where = name ? name : format == PERIGEE_LUA ? "script" : "job";
+    const int number = number_of(format);
+    const std::string where = name ? name : number == PERIGEE_LUA ? "script" : "job";
     const std::string from = folder ? folder : ".";
     const std::string_view document(text ? text : "", length);
-    const int number = number_of(format);
     switch (number) {
       case PERIGEE_JSON: return give_job(*context, Job(Json::parse(document, where), where, from), out);
       case PERIGEE_YAML: return give_job(*context, Job(parse_yaml(document, where), where, from), out);
