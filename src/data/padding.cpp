@@ -5,17 +5,22 @@
 namespace perigee {
 namespace {
 
-void tell(Json& transform, const Json& data) {
+const TransformDef* def_of(const Json& transform) {
   const Json* type = transform.find("type");
-  for (const TransformDef* def : transform_defs()) {
-    if (!type || *type != Json(def->type) || !def->schema.find("lengths") || transform.find("lengths") || transform.find("masks")) continue;
-    const Json* named = transform.find("field");
-    const std::string field = named && named->is_string() ? named->as_string() : def->field;
-    for (const char* key : {"lengths", "masks"}) {
-      const Json* given = data.find(key);
-      const Json* name = given && given->is_object() ? given->find(field) : nullptr;
-      if (name && name->is_string() && !transform.find("lengths")) transform.set(key, *name);
-    }
+  for (const TransformDef* def : transform_defs())
+    if (type && *type == Json(def->type)) return def;
+  return nullptr;
+}
+
+void tell(Json& transform, const Json& data) {
+  const TransformDef* const def = def_of(transform);
+  if (!def || !def->schema.find("lengths") || transform.find("lengths") || transform.find("masks")) return;
+  const Json* named = transform.find("field");
+  const std::string field = named && named->is_string() ? named->as_string() : def->field;
+  for (const char* key : {"lengths", "masks"}) {
+    const Json* given = data.find(key);
+    const Json* name = given && given->is_object() ? given->find(field) : nullptr;
+    if (name && name->is_string() && !transform.find("lengths")) transform.set(key, *name);
   }
 }
 

@@ -69,8 +69,12 @@ std::unique_ptr<Step> open_split(const Config& config, const StepContext& contex
         const std::vector<int64_t> old = frame.bounds();
         std::vector<int64_t> bounds = {0};
         for (size_t s = 0; s + 1 < old.size(); ++s) {
-          const int64_t count = old[s + 1] - old[s], parts = (count + std::max<int64_t>(length - 1, 0)) / std::max<int64_t>(length, 1);
-          const int64_t most = length >= count ? std::max<int64_t>(count, 1) : equal ? (count + parts - 1) / parts : length;
+          const int64_t count = old[s + 1] - old[s];
+          int64_t most = std::max<int64_t>(count, 1);
+          if (length < count) {
+            const int64_t parts = (count + length - 1) / length;
+            most = equal ? (count + parts - 1) / parts : length;
+          }
           int64_t begin = old[s];
           for (int64_t r = old[s] + 1; r < old[s + 1]; ++r)
             if (r - begin >= most ||
