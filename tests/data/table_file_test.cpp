@@ -149,7 +149,7 @@ TEST(TableFile, HasTheSameRowsForAnyThreadsAndChunks) {
 TEST(TableFile, ReadsCompressedFilesAsTheyCome) {
   const TemporaryFolder folder;
   std::string text = "a,b\n";
-  for (int i = 0; i < 50'000; ++i) text += std::to_string(i * i) + "," + std::to_string(i) + ".25\n";
+  for (int64_t i = 0; i < 50'000; ++i) text += std::to_string(i * i) + "," + std::to_string(i) + ".25\n";
   write_file(folder / "plain", as_bytes(text));
   const std::string expected = all_text(read_table(folder / "plain"));
   write_file(folder / "t.gz", gzip(as_bytes(text)));

@@ -336,8 +336,9 @@ def is_gtest(test, folder):
 def asan(part, slice):
     folder = ROOT / "build-asan"
     # The first two run kernels on fibers, of which the sanitizer knows little; the shim guards their memory itself. train_team takes ten
-    # minutes here, and train_device goes through nearly the same code.
-    left_out = ("cuda_parity", "cuda_linalg", "train_team")
+    # minutes here, and train_device goes through nearly the same code. failing_calls uses up all descriptors, and the sanitizer tries through
+    # a pipe whether an object can be read: without one it calls a good object bad.
+    left_out = ("cuda_parity", "cuda_linalg", "train_team", "failing_calls")
 
     def is_mine(test):
         of_tests = pathlib.Path(test["cmd"][0]).relative_to(folder / "tests").parts[0]
