@@ -16,6 +16,12 @@ JOBS = os.cpu_count() or 2
 MINUTES = 60
 
 
+def telling_lines(output, most=40):
+    """The lines of a test's output that say why it failed: its wrong points of TAP with the comments below them, or else its end."""
+    points = re.findall(r"^not ok\b[^\n]*(?:\n#[^\n]*)*", output, re.M)
+    return "\n".join(points).splitlines()[:most] if points else output.strip().splitlines()[-most:]
+
+
 class Part:
     """What one part of the run found."""
 
@@ -31,8 +37,8 @@ class Part:
 
     def fail(self, what, output=""):
         self.failed += 1
-        tail = "\n".join(output.strip().splitlines()[-40:])
-        print(f"FAILED {self.name}: {what}\n{tail}\n" if tail else f"FAILED {self.name}: {what}", flush=True)
+        told = "\n".join(telling_lines(output))
+        print(f"FAILED {self.name}: {what}\n{told}\n" if told else f"FAILED {self.name}: {what}", flush=True)
 
     def skip(self, what):
         self.skipped += 1

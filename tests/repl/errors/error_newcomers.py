@@ -146,7 +146,7 @@ CASES = [
            "labels count from 0, and none of these is 0: give the field y - 1", ("y = labels", "y = labels - 1"),
            train="(function() local labels = pg.tensor({ 1, 2, 2, 1 }, { dtype = 'i64' }) return pg.data.arrays { x = pg.ones(4, 2), y = labels } end)()"),
     script("labels from 0 of one class more", "trial.lua:5: loss", "the data have more classes than the network has outputs",
-           "give layer 'dense1' 3 outputs: pg.dense { 3 }", ("pg.dense { 2 }", "pg.dense { 3 }"),
+           "give layer 'dense2' 3 outputs: pg.dense { 3 }", ("pg.dense { 2 }", "pg.dense { 3 }"),
            train="(function() local labels = pg.tensor({ 0, 2, 2, 1 }, { dtype = 'i64' }) return pg.data.arrays { x = pg.ones(4, 2), y = labels } end)()"),
     # the command line
     command("an import of a model", ("import", "model.h5"), "'import' is no command", "models/coming_from/ shows how"),
