@@ -9,7 +9,6 @@
 // Only ops that give the same bits on every machine are accepted.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -17,6 +16,7 @@
 
 #include "kernels/ops/fused.h"
 #include "src/core/config.h"
+#include "src/optim/fused_program.h"
 
 namespace perigee {
 
@@ -56,16 +56,10 @@ class OuterProgram {
 
  private:
   friend class OuterCompiler;
-  struct Scalar {
-    bool computed = false;
-    double value = 0;  // unless computed
-    Elementwise op = Elementwise::add;
-    std::array<uint16_t, 3> sources = {};  // scalars before it
-  };
 
   std::vector<OuterState> states_;
-  std::vector<Scalar> scalars_;      // those of the round first
-  std::vector<uint16_t> constants_;  // of the code: a scalar each
+  ProgramNumbers numbers_;           // those of the round first
+  std::vector<uint16_t> constants_;  // of the code: a number each
   FusedParams code_ = {};
   std::vector<std::string> unused_knobs_;
 };

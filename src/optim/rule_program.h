@@ -8,7 +8,6 @@
 // same bits on every machine.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "kernels/ops/fused.h"
 #include "kernels/ops/update.h"
 #include "src/core/config.h"
+#include "src/optim/fused_program.h"
 
 namespace perigee {
 
@@ -37,17 +37,11 @@ class RuleProgram {
 
  private:
   friend class RuleCompiler;
-  struct Scalar {
-    bool computed = false;
-    double value = 0;  // unless computed
-    Elementwise op = Elementwise::add;
-    std::array<uint16_t, 3> sources = {};  // scalars before it
-  };
 
   std::vector<std::string> states_;
   std::vector<double> initial_;
-  std::vector<Scalar> scalars_;      // the numbers of the update first
-  std::vector<uint16_t> constants_;  // of the code: a scalar each
+  ProgramNumbers numbers_;           // those of the update first
+  std::vector<uint16_t> constants_;  // of the code: a number each
   FusedParams body_ = {};            // which reads the gradient in kGradient
 };
 

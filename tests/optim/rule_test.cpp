@@ -105,7 +105,7 @@ TEST(Rule, SaysWhatIsWrong) {
       {R"({"type": "rule", "program": {}, "outputs": {"parameter": "parameter"}})", "expected a list of ops"},
       {with(R"({"op": "sub", "in": [], "out": "t1"})"), "expected a list of names or numbers"},
       {with(R"({"op": "sub", "in": ["parameter", 1e40], "out": "t1"})"),
-       "has a number out of range; got 1e+40, expected from -1e30 to 1e30"},
+       "'in' is out of range; got 1e+40, expected a number from -1e30 to 1e30"},
       {with(R"({"op": "sub", "in": ["parameter", 1], "out": "gradient"})"), "names a value for the second time"},
       {with(R"({"op": "sub", "in": ["parameter", 1], "out": "t1"})", R"({"parameter": "t1", "m": "t1"})"), "unknown key 'm'"},
       {with("", "{}"), "parameter"},
