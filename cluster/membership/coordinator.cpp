@@ -55,7 +55,7 @@ void CoordinatorCore::start() {
   if (planted(Bug::ids_again)) next_id = 1;  // above those that left no record
   fingerprint = options.fingerprint;
   phase = options.takes_over ? Phase::recovering : Phase::waiting;
-  started_ns = ticked_ns = short_since_ns = clock.now_ns();
+  started_ns = ticked_ns = clock.now_ns();
   if (!options.steering.empty()) take_over_steering();
   transport.start_timer(kTick, ticked_ns + kTickNs);
 }
@@ -104,12 +104,6 @@ void CoordinatorCore::tick() {
   if (phase == Phase::running) check_evaluation(now);
   if (phase == Phase::running) rounds->check(now);
   if (phase == Phase::running) check_images(now);
-  if (phase == Phase::waiting && options.give_up_ms > 0 && now - short_since_ns > ns(options.give_up_ms))
-    fail(Error(ErrorKind::cluster, {.where = "cluster",
-                                    .what = "too few workers for " + std::to_string(static_cast<int64_t>(options.give_up_ms / 1000)) + " s",
-                                    .got = std::to_string(nodes.size()),
-                                    .expected = "at least " + std::to_string(options.min_workers),
-                                    .hint = "start more of them, by an agent or `perigee worker`, or lower --min-workers"}));
   if (options.is_standby && !established && lease != nullptr && options.take_over_ms > 0 && now - started_ns > ns(options.take_over_ms))
     fail(Error(ErrorKind::cluster, {.where = "standby",
                                     .what = "the standby could not take over: fewer than half of the workers came" + missing(),

@@ -62,7 +62,6 @@ struct CoordinatorOptions {
   double beat_ms = 500, silent_ms = 1600;  // a worker that has said nothing for so long is evicted
   double join_wait_ms = 200;               // workers that come within so long of each other join in one change of membership
   int64_t stuck_steps = 20;                // median steps without progress until a beating worker is replaced
-  double give_up_ms = 0;                   // with fewer than min_workers for so long the run ends with an Error; 0: never
   std::string address;                     // where workers find this coordinator
   std::string standby;                     // the agent whose standby may take over; empty: none
   std::string launch;                      // JSON: what that standby must know of this launcher

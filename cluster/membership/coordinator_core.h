@@ -279,7 +279,7 @@ struct CoordinatorCore {
   bool formed_once = false;
   bool closed = false;  // after the last word
   uint64_t fingerprint = 0;
-  uint64_t started_ns = 0, ticked_ns = 0, first_join_ns = 0, short_since_ns = 0;
+  uint64_t started_ns = 0, ticked_ns = 0, first_join_ns = 0;
   Stop last_word;  // once stopped
   bool ledger_troubled = false;
   uint64_t ledger_told_ns = 0;

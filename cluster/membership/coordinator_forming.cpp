@@ -142,7 +142,6 @@ bool CoordinatorCore::may_form() {
   const bool no_server = rounds->lacks_server();
   if (no_server || trainers() < static_cast<size_t>(options.min_workers)) {
     if (phase != Phase::waiting) {
-      short_since_ns = clock.now_ns();
       if (no_server) event("waiting", nullptr, "the server is lost", "workers keep what they have until it is back");
       else
         event("waiting", nullptr, "too few workers are left", "training goes on with " + std::to_string(options.min_workers) + " workers");
