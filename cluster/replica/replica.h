@@ -75,7 +75,8 @@ struct TrainOrder {
 };
 
 struct Contribution {
-  int64_t round = 0;
+  int64_t round = 0;       // of the order
+  int64_t staged_for = 0;  // fragments: the round whose fragments are staged; not the order's where it was overtaken by an image
   int64_t examples = 0, steps = 0;
   bool finite = true;
   std::vector<Range> ranges;      // trained

@@ -41,7 +41,7 @@ bool ReplicaTrainer::train(const TrainOrder& order, std::span<std::byte* const> 
   order_done_ = false;
   steps_made_ = 0;
   weight_ = order.carried > 0 ? staged_weight_ : 0;
-  contribution->round = order.round;
+  contribution->round = contribution->staged_for = order.round;
   contribution->examples = contribution->steps = 0;
   contribution->finite = true;
   contribution->norms = {};
@@ -142,7 +142,10 @@ bool ReplicaTrainer::train_steps(const TrainOrder& order, std::byte* row, const 
 // False when a value is not finite, or too large for the codec.
 bool ReplicaTrainer::stage(const TrainOrder& order, std::byte* row, Contribution* contribution) {
   const int64_t examples = order.carried + contribution->examples;
-  if (partial_) return partial_->stage(round_ + 1, result_block(), row, contribution);
+  if (partial_) {
+    contribution->staged_for = round_ + 1;
+    return partial_->stage(contribution->staged_for, result_block(), row, contribution);
+  }
   if (order.inner) return stage_inner(examples, row, contribution);
   if (!block_.stage_values(row, examples, weight_of_work(examples), !codec_, lanes_)) return false;
   contribution->norms = norms_of_change();

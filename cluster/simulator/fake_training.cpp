@@ -128,7 +128,8 @@ void FakeReplica::steps_done() {
   if (t.order.inner) inner_staged_ = local_;
   FakePayloads* payloads = t.order.inner ? inner_payloads_.get() : payloads_.get();
   if (payloads && local_finite_) t.contribution.payload = encode(*payloads, local_, local_examples_, t.order.round);
-  if (!parts_.empty() && local_finite_) t.contribution.payload = encode_fragments_of(round_ + 1);
+  t.contribution.staged_for = round_ + 1;
+  if (!parts_.empty() && local_finite_) t.contribution.payload = encode_fragments_of(t.contribution.staged_for);
 }
 
 // The next local step, or what comes after the last.

@@ -13,7 +13,7 @@ std::span<std::byte> BlankNumbers::exchange_row(size_t row) {
 
 void BlankNumbers::begin(const TrainOrder& order) {
   order_ = order;
-  contribution_ = {.round = order.round};
+  contribution_ = {.round = order.round, .staged_for = order.round};
   done_ = 0;
 }
 

@@ -83,6 +83,7 @@ void LocalRounds::on_part(const TrainOrder& order, const Contribution& part) {
     return;
   }
   inner_.work.round = part.round;
+  inner_.work.staged_for = part.staged_for;
   inner_.work.partials = part.partials;
   inner_.work.payload = part.payload;
   round_.staged = std::exchange(inner_.work, Contribution());

@@ -43,7 +43,7 @@ void LocalRounds::join_staged() {
 
 // It was staged for a round that is over: the next one exchanges other fragments.
 void LocalRounds::join_late() {
-  if (w_.policy.partial() && round_.staged && round_.staged->finite && round_.staged->round <= held()) join_staged();
+  if (w_.policy.partial() && round_.staged && round_.staged->finite && round_.staged->staged_for <= held()) join_staged();
 }
 
 // Earlier handed-in work is in the new contribution too. One that is not finite has dropped all local work: other workers get the rest.
