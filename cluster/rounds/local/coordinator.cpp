@@ -30,6 +30,14 @@ void LocalCoordinator::open_round() {
   begin_ = {};
 }
 
+// Beside what is pending a worker has of fragments what was merged into others of them. Where that round became void, its examples are
+// others' again.
+bool LocalCoordinator::may_keep_work(const Node& node) const {
+  if (!c_.options.policy.partial()) return true;
+  const std::optional<uint64_t> known = c_.books.hash_of(node.round);
+  return node.round < 0 || (known && *known == node.hash);
+}
+
 void LocalCoordinator::forgive(const std::function<void(uint64_t&)>& later) {
   ExchangedCommits::forgive(later);
   later(first_ready_ns_);
@@ -116,30 +124,39 @@ void LocalCoordinator::check_begin() {
     if (who.size() < enough) return;
     const uint64_t now = c_.clock.now_ns();
     if (quorum_ns_ == 0) quorum_ns_ = now;
-    const uint64_t until = quorum_ns_ + c_.ns(c_.options.policy.grace_ms);
+    // What a worker has of fragments that were not due can only come in the run's last round.
+    const Policy& policy = c_.options.policy;
+    const uint64_t until = quorum_ns_ + c_.ns(policy.partial() && is_last(after_round(who)) ? policy.deadline_ms : policy.grace_ms);
     if (now < until) return c_.transport.start_timer(CoordinatorCore::kGrace, until);
   }
   if (leave_out_outlying(who)) return;
   begin(who);
 }
 
+// The examples that are left when the contributions of `who` count.
+LeasePool LocalCoordinator::after_round(const std::vector<WorkerId>& who) const {
+  LeasePool after = c_.books.pool();
+  for (const WorkerId id : who)
+    for (const Range& range : c_.nodes.at(id).ready->ranges) after.mark_done(range);
+  return after;
+}
+
+bool LocalCoordinator::is_last(const LeasePool& after) const { return after.all_done() || c_.open == c_.options.max_rounds - 1; }
+
 void LocalCoordinator::begin(const std::vector<WorkerId>& who) {
   Begin message;
   int64_t examples = 0;
-  std::vector<Range> all;
   for (const WorkerId id : who) {
     const Ready& ready = *c_.nodes.at(id).ready;
     Share share{.id = id, .examples = ready.examples, .ranges = joined(ready.ranges)};
     examples += share.examples;
-    all.insert(all.end(), share.ranges.begin(), share.ranges.end());
     message.shares.push_back(std::move(share));
   }
   if (examples == 0) return;  // none of them has work; others have all of it
   c_.transport.stop_timer(CoordinatorCore::kGrace);
-  LeasePool after = c_.books.pool();
-  for (const Range& range : all) after.mark_done(range);
+  const LeasePool after = after_round(who);
   message.examples_after = c_.books.examples_done() + examples;
-  message.last = after.all_done() || c_.open == c_.options.max_rounds - 1;
+  message.last = is_last(after);
   message.evaluate = after.epoch_done(c_.books.first_unevaluated());
   note_sizes(who);
   begun_ = true;

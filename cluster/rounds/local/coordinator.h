@@ -18,6 +18,7 @@ class LocalCoordinator final : public ExchangedCommits {
   void on_propose() override;
   void on_all_formed() override;
   void on_losing(const Node& node) override;
+  bool may_keep_work(const Node& node) const override;
 
   void open_round() override;
   Received on_frame(Node& node, const FrameHeader& header, std::span<const std::byte> payload) override;
@@ -40,6 +41,8 @@ class LocalCoordinator final : public ExchangedCommits {
   void leave_out(Node& node, const std::vector<Range>& announced, const char* as, const std::string& what);
   size_t quorum() const;
   void check_begin();
+  LeasePool after_round(const std::vector<WorkerId>& who) const;
+  bool is_last(const LeasePool& after) const;
   void begin(const std::vector<WorkerId>& who);
   // Examples of local work that others hold part of, or may: booked from above (policies with groups).
   void note_inexact(const Node& node, std::vector<Range> ranges, const std::string& why);
