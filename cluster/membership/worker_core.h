@@ -80,7 +80,7 @@ struct WorkerCore {
   void on_coordinator_frame(const FrameHeader& header, std::span<const std::byte> payload);
   void on_worker_frame(PeerId peer, const FrameHeader& header, std::span<const std::byte> payload);
   void on_beat(const Beat& beat);
-  void on_link_beat(PeerId, const Beat&) {}  // that it came is all that it says
+  void on_link_beat(PeerId peer, const Beat& beat);
   bool on_examples(PeerId peer, const Examples& examples, std::span<const std::byte> body);
   void on_snapshot_order(const Snapshot& order);
   void on_stop(const Stop& stop);
@@ -110,6 +110,11 @@ struct WorkerCore {
   double backoff_ms = 0;
   uint64_t alone_since_ns = 0;  // no coordinator since then
   uint64_t heard_ns = 0, beat_ns = 0, ticked_ns = 0, links_beat_ns = 0;
+  struct Stepped {
+    int64_t step = -1;
+    uint64_t since_ns = 0;
+  };
+  std::map<WorkerId, Stepped> stepped;  // members with a link, by their heartbeats: the last step, and since when it is
   uint64_t echo_heard_ns = 0;
   uint64_t echo_ns = 0;  // the coordinator's clock in its last Beat
   uint64_t job = 0, generation = 0;

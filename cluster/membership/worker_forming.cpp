@@ -57,6 +57,7 @@ void WorkerCore::on_propose(const FrameHeader& h, Propose form) {
   for (const DeadLink& link : form.dead)
     if (link.low == id || link.high == id) dead.insert(link.low == id ? link.high : link.low);
   links.form(job, generation, id, partners, std::move(dead));
+  stepped.clear();
   send_formed();
 }
 

@@ -221,13 +221,19 @@ void WorkerCore::tick() {
 void WorkerCore::check_links(uint64_t now) {
   if (now - links_beat_ns >= ns(options.beat_ms)) {
     links_beat_ns = now;
-    links.beat(encode(Beat{.sent_ns = now}, header(held_round)));
+    links.beat(encode(Beat{.sent_ns = now, .step = replica.steps()}, header(held_round)));
   }
   if (planted(Bug::silent_links_kept)) return;
   for (const auto& [peer, id] : links.end_silent(ns(options.silent_ms))) {
     sender.forget(peer);
     if (id != 0) lose_link(id, "silent for " + std::to_string(static_cast<int64_t>(options.silent_ms)) + " ms", false, true);
   }
+}
+
+void WorkerCore::on_link_beat(PeerId peer, const Beat& beat) {
+  const WorkerId id = links.who(peer);
+  if (std::ranges::none_of(members, [id](const Member& m) { return m.id == id; })) return;
+  if (Stepped& last = stepped[id]; last.step != beat.step) last = {beat.step, clock.now_ns()};
 }
 
 // A donor that keeps this worker waiting for too long is named to the coordinator; so is a member, by the protocol.

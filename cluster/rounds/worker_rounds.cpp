@@ -162,9 +162,10 @@ void ExchangedRounds::check_deadlines(uint64_t now) {
     round_.progress_bytes = bytes;
     round_.progress_ns = now;
   }
-  const std::vector<WorkerId> missing = open.waits_for();
+  std::vector<WorkerId> missing = open.waits_for();
   for (const WorkerId peer : missing)
     if (peer != w_.id) w_.links.to(peer);  // a link that the other side should have made is made from here
+  std::erase_if(missing, [&](WorkerId id) { return still_trains(id, now); });
   if (now - round_.progress_ns <= w_.ns(w_.policy.deadline_ms) || missing.empty()) return;
   round_.progress_ns = now;
   w_.lose_link(missing.front(),

@@ -3,6 +3,7 @@
 // next local steps are made (worker_partial.cpp); with groups there are exchanges inside them before the round's own (worker_inner.cpp).
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,6 +41,7 @@ class LocalRounds final : public ExchangedRounds {
   bool has_work() const override { return ExchangedRounds::has_work() || carried_ || inner_.touched; }
   void forget_work() override;
   void expect() override;
+  bool still_trains(WorkerId id, uint64_t now) override;
   ApplyOrder result() override;
   void on_held(Done* done) override;
   void add_times(Figures* figures, uint64_t now) override;
@@ -94,13 +96,14 @@ class LocalRounds final : public ExchangedRounds {
 
   Exchange inner_exchange_;
   struct {
-    int64_t index = 0;            // of the next
-    Contribution work;            // of this round so far, while it is not staged for the round
-    SharedBytes payload;          // with a codec: of what is staged for the next one
-    std::vector<WorkerId> group;  // of the exchange that is open
-    bool touched = false;         // the local values are not the last result
-    bool waiting = false;         // for the exchange that is open
-    bool applying = false;        // asked of the replica and not answered, of whatever generation
+    int64_t index = 0;                       // of the next
+    Contribution work;                       // of this round so far, while it is not staged for the round
+    SharedBytes payload;                     // with a codec: of what is staged for the next one
+    std::vector<WorkerId> group;             // of the exchange that is open
+    std::map<WorkerId, int64_t> steps_then;  // of who is waited for in the exchange that is open, when that was seen first
+    bool touched = false;                    // the local values are not the last result
+    bool waiting = false;                    // for the exchange that is open
+    bool applying = false;                   // asked of the replica and not answered, of whatever generation
     uint64_t begun_ns = 0;
     std::vector<WorkerId> broken;  // by the last change of membership
   } inner_;

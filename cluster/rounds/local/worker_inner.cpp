@@ -128,10 +128,19 @@ void LocalRounds::start_inner() {
   }
   inner_.waiting = true;
   inner_.group = setup.ids;
+  inner_.steps_then.clear();
   inner_.begun_ns = round_.progress_ns = w_.clock.now_ns();
   inner_exchange_.prepare(std::move(setup));
   inner_exchange_.start_all();
   after_inner();
+}
+
+// A member may make all steps of its round first: it began them alone. It makes no more than these before it comes.
+bool LocalRounds::still_trains(WorkerId id, uint64_t now) {
+  const auto seen = w_.stepped.find(id);
+  if (!inner_exchange_.active() || seen == w_.stepped.end()) return false;
+  const int64_t then = inner_.steps_then.try_emplace(id, seen->second.step).first->second;
+  return now - seen->second.since_ns <= w_.ns(w_.policy.deadline_ms) && seen->second.step - then <= w_.policy.every;
 }
 
 void LocalRounds::after_inner() {
