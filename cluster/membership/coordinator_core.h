@@ -161,6 +161,7 @@ struct CoordinatorCore {
   bool may_form();
   void on_acknowledge(Node& node, Acknowledge formed);
   const Node* best_held() const;
+  void tell_mismatch(const Node& node, const Node& best);
   void resolve();
   void adopt(const Node* best);
   void ready_to_go();

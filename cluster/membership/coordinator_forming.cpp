@@ -264,12 +264,8 @@ void CoordinatorCore::resolve() {
   if (best && !(has_image && options.resume_round > best->round)) {
     target_round = best->round;
     target_hash = best->hash;
-    for (const WorkerId id : members) {
-      const Node& node = nodes.at(id);
-      if (rounds->holds_results(node) && is_wrong_beside(node, *best))
-        event("hash_mismatch", &node, "its parameters after round " + std::to_string(node.round) + " differ from those of most workers",
-              "it loads them from another worker");
-    }
+    for (const WorkerId id : members)
+      if (const Node& node = nodes.at(id); rounds->holds_results(node) && is_wrong_beside(node, *best)) tell_mismatch(node, *best);
   } else {
     target_round = has_image ? options.resume_round : -1;
     target_hash = 0;
@@ -280,6 +276,21 @@ void CoordinatorCore::resolve() {
   broken_groups.clear();
   settle_pending();
   begin_healing();
+}
+
+void CoordinatorCore::tell_mismatch(const Node& node, const Node& best) {
+  const auto votes = [&](uint64_t hash) {
+    const auto lost = told_by_lost.find({best.round, hash});
+    const auto held = std::ranges::count_if(members, [&](WorkerId id) {
+      return nodes.at(id).round == best.round && nodes.at(id).hash == hash && rounds->holds_results(nodes.at(id));
+    });
+    return static_cast<size_t>(held) + (lost == told_by_lost.end() ? 0 : lost->second);
+  };
+  const std::string what = "its parameters after round " + std::to_string(node.round) + " differ from ";
+  if (votes(node.hash) < votes(best.hash))
+    return event("hash_mismatch", &node, what + "those of most workers", "it loads them from another worker");
+  event("hash_mismatch", &node, what + best.name + "'s, and as many workers hold the ones as the others",
+        "it loads those of " + best.name + ": which are right nobody can tell");
 }
 
 // The ledger becomes that of the result that they go on from.

@@ -1,5 +1,6 @@
 // Invariants under all faults: the checks of World.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -53,6 +54,7 @@ void World::check_commit(int64_t round, int participants) {
       fail("after round " + std::to_string(round) + " " + holder + " and " + node->name + " hold different parameters");
     first = &node->replica->contents();
     holder = node->name;
+    goes_on_wrongly_ |= applies_wrongly() && is_wrong(*first);  // check_mismatch() has judged that
   }
 }
 
@@ -88,9 +90,36 @@ void World::check_blame(const std::string& worker, const std::string& cause) {
 
 // Replicas differ only where one came out wrong, whatever bits a sum has by the number of those who made it.
 void World::check_mismatch(const std::string& worker) {
-  const auto& faults = scenario_.faults;
-  if (std::none_of(faults.begin(), faults.end(), [](const Fault& f) { return f.kind == Fault::Kind::wrong_apply; }))
-    fail(worker + " is said to hold wrong parameters although every replica computes what it should");
+  if (!applies_wrongly()) return fail(worker + " is said to hold wrong parameters although every replica computes what it should");
+  for (const auto& node : workers_)
+    if (node->name == worker && node->replica)
+      if (const std::string wrong = results_.told_to_load(node->replica->round(), node->replica->contents().hash()); !wrong.empty())
+        fail(worker + " is said to hold wrong parameters: " + wrong);
+}
+
+bool World::applies_wrongly() const {
+  return std::ranges::any_of(scenario_.faults, [](const Fault& f) { return f.kind == Fault::Kind::wrong_apply; });
+}
+
+bool World::is_wrong(const Contents& contents) { return contents.sums[0] != std::floor(contents.sums[0]); }
+
+// The coordinator hears what a worker says that it holds.
+void World::hear(int from, std::span<const std::byte> frame) {
+  FrameHeader h;
+  if (!coordinator_ || !read_header(frame, &h) || h.generation != coordinator_->generation()) return;
+  const std::span<const std::byte> payload = frame.subspan(kHeaderBytes);
+  Done done;
+  Acknowledge formed;
+  for (const auto& node : workers_) {
+    if (node->process != from) continue;
+    if (h.type == MessageType::done && decode(payload, &done)) results_.heard(node->number, node->life, h.round, done.hash);
+    if (h.type == MessageType::acknowledge && decode(payload, &formed)) results_.heard(node->number, node->life, formed.round, formed.hash);
+  }
+}
+
+Contents World::without_fault(Contents found) const {
+  if (goes_on_wrongly_ && is_wrong(found)) found.sums[0] = std::floor(found.sums[0]);
+  return found;
 }
 
 // No link ends between workers that nothing befell.
@@ -137,8 +166,9 @@ void World::check_silence() {
 
 void World::check_contents(const std::string& whose, const Contents& found, const Contents& expected) {
   const auto size = static_cast<size_t>(scenario_.examples);
+  const std::vector<float> sums = without_fault(found).sums;
   for (size_t at = 0; at < size; ++at)
-    if (found.sums[at] != expected.sums[at] || found.sums[size + at] != expected.sums[size + at])
+    if (sums[at] != expected.sums[at] || found.sums[size + at] != expected.sums[size + at])
       return fail(whose + " is not what the ledger says: position " + std::to_string(at) + " was applied " +
                   std::to_string(found.sums[at]) + " times, the ledger says " + std::to_string(expected.sums[at]));
   if (found.maxima[0] != expected.maxima[0]) fail(whose + ": a wrong maximum");

@@ -74,10 +74,11 @@ World::World(const Scenario& scenario, const SimulateOptions& options)
     network_.at(in(rng_.between(0, 300)), [this, who] { start_worker(who); });
   }
   plan_faults();
-  if (options_.trace)
+  if (options_.trace || applies_wrongly())
     network_.watch = [this](int from, int to, std::span<const std::byte> frame) {
+      if (to == coordinator_process_) hear(from, frame);
       FrameHeader h;
-      if (!read_header(frame, &h) || h.type == MessageType::beat || h.type == MessageType::chunk) return;
+      if (!options_.trace || !read_header(frame, &h) || h.type == MessageType::beat || h.type == MessageType::chunk) return;
       say("  " + name_of(from) + " -> " + name_of(to) + " " + to_string(h.type) + " generation " + std::to_string(h.generation) +
           " round " + std::to_string(h.round) + (h.length < 200 ? " " + shown(frame) : ""));
     };
@@ -235,6 +236,7 @@ void World::start_worker(int who) {
   node.replica->set_events(node.worker.get());
   node.replica->set_watch([this, &node](int64_t round) {
     ++applied_[{node.worker->generation(), round}];
+    if (applies_wrongly() && is_wrong(node.replica->contents())) results_.applied_wrongly(round, node.replica->contents().hash());
     check_options(node, round);
   });
   node.replica->set_inner_watch([this, &node, who](const InnerApplyOrder& order, const auto& staged, const auto& sum) {
@@ -356,7 +358,7 @@ void World::on_image(uint64_t request, int64_t round, std::vector<std::byte> ima
   Contents contents(scenario_.examples);
   if (!FakeReplica::read_image(image, &found, &contents)) return fail("the checkpoint's image cannot be read");
   if (found != round) return fail("an image of round " + std::to_string(found) + " is said to be of round " + std::to_string(round));
-  if (contents.sums != contents_of_ledger(round).sums)
+  if (without_fault(contents).sums != contents_of_ledger(round).sums)
     return fail("the image of round " + std::to_string(round) + " is not made of what the ledger says");
   const auto bytes = std::make_shared<const std::vector<std::byte>>(std::move(image));
   if (is_result) {

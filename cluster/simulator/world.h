@@ -18,6 +18,7 @@
 #include "cluster/simulator/inner_oracle.h"
 #include "cluster/simulator/network.h"
 #include "cluster/simulator/operator.h"
+#include "cluster/simulator/result_oracle.h"
 #include "cluster/simulator/scenario.h"
 
 namespace perigee::sim {
@@ -101,6 +102,10 @@ class World final : public CoordinatorEvents {
   void check_blame(const std::string& worker, const std::string& cause);
   void check_link(const std::string& worker, const std::string& cause);
   void check_mismatch(const std::string& worker);
+  void hear(int from, std::span<const std::byte> frame);
+  bool applies_wrongly() const;
+  static bool is_wrong(const Contents& contents);  // half an example is in no right result
+  Contents without_fault(Contents found) const;
   void check_voided(int64_t left);
   void check_restored();
   void check_silence();
@@ -166,6 +171,8 @@ class World final : public CoordinatorEvents {
   std::map<std::pair<uint64_t, int64_t>, int> applied_;  // of a generation and a round: by how many workers
   std::set<std::pair<uint64_t, int64_t>> merged_;        // by a server since it was last restored: epoch and first position of ranges
   InnerOracle inner_;
+  ResultOracle results_;
+  bool goes_on_wrongly_ = false;            // with a wrong result, where nobody could tell
   std::map<std::string, uint64_t> struck_;  // workers that a fault named: until when it may show
   uint64_t disturbed_until_ns_ = 0;         // by what keeps workers from being heard
 };

@@ -442,7 +442,28 @@ TEST(Scenario, ADifferentResultIsOutvotedAndHealed) {
     s.worker(0).faults.wrong_apply = true;
     ASSERT_TRUE(s.run_to_end());
     EXPECT_EQ(s.count_events("hash_mismatch"), 1u);
+    for (const Json& event : s.events_)
+      if (event.find("event")->as_string() == "hash_mismatch") {
+        EXPECT_NE(event.find("cause")->as_string().find("those of most workers"), std::string::npos) << event.dump();
+      }
     s.check_sound();
+  }
+}
+
+// Two replicas differ, and no third says which is right.
+TEST(Scenario, ATieIsToldAsOne) {
+  for (const char* averaging : {R"({"type": "allreduce"})", kPeriodic}) {
+    Scenario s({.workers = 2, .averaging = averaging});
+    ASSERT_TRUE(s.run_to_round(1));
+    s.worker(0).faults.wrong_apply = true;
+    ASSERT_TRUE(s.run_to_end());
+    ASSERT_EQ(s.count_events("hash_mismatch"), 1u);
+    for (const Json& event : s.events_)
+      if (event.find("event")->as_string() == "hash_mismatch") {
+        EXPECT_NE(event.find("cause")->as_string().find("and as many workers hold the ones as the others"), std::string::npos)
+            << event.dump();
+        EXPECT_NE(event.find("done")->as_string().find("which are right nobody can tell"), std::string::npos) << event.dump();
+      }
   }
 }
 

@@ -42,9 +42,10 @@ int run_small(const char* prefix, uint64_t from, uint64_t seeds, Run run) {
 }
 
 void describe(const Scenario& s) {
-  std::printf("seed %llu: %d workers (at least %d), %lld examples, %lld planned, batch %lld, averaging %s\n",
+  std::printf("seed %llu: %d workers (at least %d), %lld examples, %lld planned, batch %lld (%lld), %g ms an example, averaging %s\n",
               static_cast<unsigned long long>(s.seed), s.workers, s.min_workers, static_cast<long long>(s.examples),
-              static_cast<long long>(s.planned), static_cast<long long>(s.batch), s.averaging.dump().c_str());
+              static_cast<long long>(s.planned), static_cast<long long>(s.batch), static_cast<long long>(s.global_batch), s.example_ms,
+              s.averaging.dump().c_str());
   for (const Fault& f : s.faults)
     std::printf("  at %.0f ms for %.0f ms: %s of worker %d (%d), %g\n", f.at_ms, f.for_ms, to_string(f.kind), f.who, f.other, f.how);
 }
