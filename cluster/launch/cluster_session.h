@@ -113,7 +113,6 @@ class ClusterSession final : public CoordinatorEvents {
   void check_image(double now);
   std::string overdue(double now, uint64_t bytes, uint64_t total);
   void watch_link(const Figures& figures, int workers, int64_t examples);
-  ExchangeCost mean_cost() const;
   void keep_link();
   void recall_link();
   double now_s() const;
@@ -172,13 +171,6 @@ class ClusterSession final : public CoordinatorEvents {
   double paused_since_s_ = 0;  // 0: it is not paused
   Figures totals_;
   int most_workers_ = 0;
-  struct LinkWatch {
-    ExchangeCost cost;      // sums
-    double quickest_s = 0;  // exchange
-    double examples = 0;
-    int64_t rounds = 0;
-    bool told = false;
-  };
   LinkWatch link_watch_;
   uint64_t generation_ = 0;  // of the last round
   Json end_;

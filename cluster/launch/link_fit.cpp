@@ -10,7 +10,9 @@ namespace {
 constexpr double kFair = 0.5, kGood = 0.8;  // shares of the time for training: below the first is warned, the second is what is advised
 constexpr double kShortS = 0.3;             // an exchange as short as this may wait for processes rather than for a link
 constexpr double kLongRound = 50;           // steps; policies with an outer momentum are made for rounds as long
-constexpr double kInt4Share = 1.0 / 7.5;    // of float32, with the blocks' scales
+constexpr int64_t kRounds = 3, kLeastRounds = 2;  // in the first a worker may wait for another's first step, which tunes and compiles
+constexpr double kLongExchange = 2;               // seconds: with as much of them fewer rounds are enough
+constexpr double kInt4Share = 1.0 / 7.5;          // of float32, with the blocks' scales
 
 // Two digits, upwards: nobody wants to read more.
 double rounded_up(double steps) {
@@ -71,6 +73,31 @@ std::string why_not_fit(const std::string& policy, const ExchangeCost& cost) {
                 policy.c_str(), cost.train_s, static_cast<long long>(cost.steps), cost.sent_bytes * 1e-6, cost.transfer_s,
                 cost.sent_bytes * 8e-6 / cost.transfer_s, 100 * cost.training_share(), policy_that_fits(cost).c_str(), 100 * kGood);
   return text;
+}
+
+bool LinkWatch::add(double train_s, double transfer_s, double sent_bytes, double examples, int workers) {
+  const double each = 1.0 / workers;
+  ++rounds_;
+  examples_ += examples * each;
+  sums_.train_s += train_s * each;
+  sums_.transfer_s += transfer_s * each;
+  quickest_s_ = rounds_ == 1 ? transfer_s * each : std::min(quickest_s_, transfer_s * each);
+  sums_.sent_bytes += sent_bytes * each;
+  sums_.workers = workers;
+  if (told_ || rounds_ < kLeastRounds || (rounds_ < kRounds && sums_.transfer_s < kLongExchange)) return false;
+  const ExchangeCost mean = cost();
+  told_ = !mean.fits() && mean.sent_bytes > 0 && mean.train_s > 0;
+  return told_;
+}
+
+ExchangeCost LinkWatch::cost() const {
+  ExchangeCost mean = sums_;
+  const auto rounds = static_cast<double>(std::max<int64_t>(1, rounds_));
+  mean.train_s /= rounds, mean.sent_bytes /= rounds;
+  mean.transfer_s = quickest_s_;
+  mean.steps = std::max<int64_t>(1, static_cast<int64_t>(examples_ / rounds / static_cast<double>(std::max<int64_t>(1, batch_)) + 0.5));
+  mean.block_bytes = block_bytes_;
+  return mean;
 }
 
 }  // namespace perigee

@@ -53,6 +53,33 @@ TEST(LinkFit, WhatIsKeptIsReadAgainAndNonsenseIsNot) {
     EXPECT_FALSE(read_exchange_cost(Json::parse(text, "test"))) << text;
 }
 
+// In the first round one worker compiles while the other waits in the exchange: no link is that slow.
+TEST(LinkWatch, ASlowFirstRoundDoesNotDecideThatALinkIsTooSlow) {
+  LinkWatch watch;
+  watch.set_job(64, 1'724'320);
+  EXPECT_FALSE(watch.add(0.06, 18, 3.4e6, 1280, 2));
+  for (int round = 0; round < 5; ++round) EXPECT_FALSE(watch.add(0.06, 0.02, 3.4e6, 1280, 2)) << "after " << round + 2 << " rounds";
+  const ExchangeCost cost = watch.cost();
+  EXPECT_TRUE(cost.fits());
+  EXPECT_DOUBLE_EQ(cost.transfer_s, 0.01);
+  EXPECT_DOUBLE_EQ(cost.train_s, 0.03);
+  EXPECT_EQ(cost.steps, 10);
+  EXPECT_EQ(cost.block_bytes, 1'724'320);
+}
+
+TEST(LinkWatch, ASlowLinkIsToldOnce) {
+  for (const auto& [transfer_s, rounds] : {std::pair(13.8, 2), std::pair(0.7, 3)}) {  // of long exchanges fewer are enough
+    LinkWatch watch;
+    for (int round = 1; round < rounds; ++round) EXPECT_FALSE(watch.add(0.06, transfer_s, 3.4e6, 1280, 2)) << round;
+    EXPECT_TRUE(watch.add(0.06, transfer_s, 3.4e6, 1280, 2));
+    EXPECT_FALSE(watch.add(0.06, transfer_s, 3.4e6, 1280, 2)) << "again";
+    EXPECT_DOUBLE_EQ(watch.cost().transfer_s, transfer_s / 2);
+  }
+  LinkWatch known;
+  known.set_told();
+  for (int round = 0; round < 4; ++round) EXPECT_FALSE(known.add(0.06, 13.8, 3.4e6, 1280, 2)) << "the run before said so";
+}
+
 // A connection whose queue takes one frame and empties at so many bytes a second.
 class SlowLink final : public Transport, public Clock {
  public:
