@@ -63,6 +63,7 @@ local later = {
 
 ---A layer from a function of one or more values, traced once: x * pg.sigmoid(x). Axes and places count from 1, as on tensors; axis 1 is the
 ---batch. x:size(2) and x.shape[2] are numbers that are known when the network is built; tensors and lists of numbers become constants.
+---Applied to tensors, it gives what the function gives.
 ---Options: { name = "swish" }.
 ---@param f function
 ---@param options? table
@@ -71,7 +72,8 @@ function pg.lambda(f, options)
   if type(f) == "table" and options == nil then f, options = f[1], { name = f.name } end
   local layer = trace.run(f)
   layer.type, layer.name = "lambda", options and options.name
-  return layers.wrap(layer)
+  layers.functions[layers.wrap(layer)] = f
+  return layer
 end
 
 ---The same table as a list, also where it is empty: {} alone is an object in JSON.

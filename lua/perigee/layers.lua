@@ -61,6 +61,7 @@ end
 
 -- network.lua sets these: whether a value is a tensor, and a network applied to tensors.
 layers.is_value = function(_) return false end
+layers.functions = setmetatable({}, { __mode = "k" }) -- those of pg.lambda's layers, which mean the same on tensors
 layers.apply_to_values = nil
 
 -- Applying ------------------------------------------------------------------------------------------------------------------
@@ -77,6 +78,12 @@ end
 
 function Layer:__call(...)
   local inputs = { ... }
+  if layers.is_value(inputs[1]) then
+    local own = layers.functions[self]
+    if own then return own(...) end
+    where.fail(("%s is applied to a tensor; a network has parameters for it: pg.sequential { pg.%s { ... } }:init(1), which is applied to tensors")
+      :format(self.type, self.type))
+  end
   check_nodes(self.type, inputs)
   return new_node(self, inputs)
 end

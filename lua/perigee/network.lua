@@ -127,11 +127,14 @@ end
 
 -- Methods of pg.sequential and pg.graph -------------------------------------------------------------------------------------------
 
+-- Of networks that draw their parameters when they see what they are applied to.
+local seeds = setmetatable({}, { __mode = "k" })
+
 local function state_of(net, call)
   local state = built[net]
   if not state then
-    where.fail(("%s: this network has no parameters yet; net:init(seed, shape) draws them: net:init(1, {1, 28, 28}), or net:init(1, x)")
-      :format(call))
+    where.fail(("%s: this network has no parameters yet; net:init(seed, shape) draws them: net:init(1, {1, 28, 28}), or net:init(1, x)%s")
+      :format(call, seeds[net] and "; net:init(seed) alone does so when net(x) is called" or ""))
   end
   return state
 end
@@ -140,12 +143,18 @@ end
 local Network = {}
 
 ---Draws the parameters of a network, so that it can be applied to tensors: net:init(1, {1, 28, 28}), with the shape of one example; or with a
----batch of examples, net:init(1, x), or a source of data. A network of several inputs takes as many, or a table by name. Returns the network.
+---batch of examples, net:init(1, x), or a source of data. A network of several inputs takes as many, or a table by name. net:init(1) draws them
+---when the network is first applied. Returns the network.
 ---@param seed integer
 ---@param ... any
 ---@return perigee.Network
 function Network:init(seed, ...)
   if type(seed) ~= "number" then where.fail("init takes a seed and the shape of an example: net:init(1, {1, 28, 28}); got " .. describe(seed)) end
+  if select("#", ...) == 0 then
+    seeds[self], built[self] = seed, nil
+    return self
+  end
+  seeds[self] = nil
   local handle, message = core.network(self, input_fields(self, ...), seed, rawget(self, "@") or "network")
   if handle == nil then where.fail(message) end
   built[self] = finish(handle)
@@ -199,6 +208,7 @@ layers.add_network_methods(Network)
 layers.is_value = is_value
 
 function layers.apply_to_values(net, ...)
+  if seeds[net] then net:init(seeds[net], ...) end
   local state = state_of(net, net.type)
   return compiled(state, false)({}, inputs_of(state, net.type, ...))
 end

@@ -38,9 +38,30 @@ function tests.networks_of_several_inputs_and_outputs()
   check.raises(function() net(a, pg.randn(5, 3)) end, "input 'right' does not fit; got f32%[5x3%]")
 end
 
+function tests.a_seed_alone_waits_for_the_first_batch()
+  local x = pg.randn(3, 4)
+  local net, other = small():init(7), small():init(7, { 4 })
+  assert(net(x):all_equal(other(x)))
+  assert(net(x):all_equal(other(x)), "parameters are drawn once")
+  assert(not net:init(8)(x):all_equal(other(x)))
+  local a, b = pg.input "a", pg.input "b"
+  local graph = pg.graph { inputs = { a, b }, outputs = { pg.dense { 2 } (a) + pg.dense { 2 } (b) } }
+  check.equal(graph:init(1)({ a = pg.randn(5, 3), b = pg.randn(5, 6) }).shape, { 5, 2 })
+end
+
+function tests.a_function_of_ones_own_is_applied_to_tensors_too()
+  local x = pg.randn(3, 4)
+  local swish = pg.lambda(function(value) return value * pg.sigmoid(value) end)
+  assert(swish(x):all_equal(x * pg.sigmoid(x)))
+  assert(swish(x):all_close(pg.sequential { swish }:init(1)(x), 1e-6, 1e-6))
+  assert(pg.lambda(function(u, v) return u + 2 * v end)(x, x):all_close(3 * x, 1e-6, 1e-6))
+  check.raises(function() pg.dense { 3 } (x) end, "dense is applied to a tensor; .*pg.sequential { pg.dense { ... } }:init%(1%)")
+end
+
 function tests.what_cannot_be_applied_says_why()
   check.raises(function() small()(pg.randn(3, 4)) end, "network_test.lua:%d+: .*no parameters yet; net:init%(seed, shape%)")
-  check.raises(function() small():init(1) end, "the shape of one example of input 'x'")
+  check.raises(function() small():init(1, nil) end, "the shape of one example of input 'x'")
+  check.raises(function() small():init(1):parameters() end, "parameters: this network has no parameters yet; .*; net:init%(seed%) alone does so when")
   check.raises(function() small():init({ 4 }) end, "init takes a seed")
   local net = small():init(1, { 4 })
   check.raises(function() net(pg.randn(2, 5)) end, "input 'x' does not fit; got f32%[2x5%]")
