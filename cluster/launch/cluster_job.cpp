@@ -160,7 +160,7 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options) : job(gi
   if (!probe.shape().carried().empty() && policy.what == Policy::What::parameters) streams = probe.streams();
   const Json* const strict = job.json().find("deterministic");  // chooses nothing by times
   const bool measured_here = options.backend == Backend::cuda && !(strict && *strict == Json(true));
-  tuning = (measured_here ? measured_on_device(options.devices.front(), job.tf32()) : probe.tuning().to_json()).dump();
+  tuning = (measured_here ? measured_on_device(options.devices.front(), job.tf32()) : probe.tuning().of_run()).dump();
   data_prints = print_data(probe, placement.verify_full && !served);
   // --steps counts batches of all workers together, so that a run does the same work however many there are.
   const int64_t steps = Config(job.json(), job.where()).integer_in("steps", 0, int64_t{1} << 52, 0);

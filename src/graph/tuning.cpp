@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "kernels/registry.h"
 #include "src/core/error.h"
@@ -100,12 +101,14 @@ std::string Tuning::key_of(const PlanStep& step, bool exact) const { return pref
 std::string Tuning::choice(const std::string& key) const {
   const std::lock_guard lock(mutex_);
   const auto found = choices_.find(key);
-  return found == choices_.end() ? "" : found->second;
+  if (found == choices_.end()) return "";
+  if (!std::exchange(found->second.of_run, true)) ++changes_;
+  return found->second.kernel;
 }
 
 void Tuning::set(const std::string& key, const std::string& kernel) {
   const std::lock_guard lock(mutex_);
-  choices_[key] = kernel;
+  choices_[key] = {.kernel = kernel, .of_run = true};
   ++changes_;
 }
 
@@ -122,7 +125,15 @@ bool Tuning::empty() const {
 Json Tuning::to_json() const {
   const std::lock_guard lock(mutex_);
   Json json = Json::object();
-  for (const auto& [key, kernel] : choices_) json.as_object().emplace_back(key, kernel);
+  for (const auto& [key, choice] : choices_) json.as_object().emplace_back(key, choice.kernel);
+  return json;
+}
+
+Json Tuning::of_run() const {
+  const std::lock_guard lock(mutex_);
+  Json json = Json::object();
+  for (const auto& [key, choice] : choices_)
+    if (choice.of_run) json.as_object().emplace_back(key, choice.kernel);
   return json;
 }
 
@@ -132,18 +143,22 @@ Json Tuning::of_this_machine() const {
   const std::lock_guard lock(mutex_);
   Json json = Json::object();
   for (auto it = choices_.lower_bound(prefix_); it != choices_.end() && it->first.starts_with(prefix_); ++it)
-    json.as_object().emplace_back(it->first, it->second);
+    json.as_object().emplace_back(it->first, it->second.kernel);
   return json;
 }
 
-void Tuning::merge(const Json& choices) {
+void Tuning::merge(const Json& choices, bool of_run) {
   if (!choices.is_object())
     throw Error(ErrorKind::model,
                 {.what = "a tuning table must be an object", .got = choices.type_name(), .expected = "{\"key\": \"kernel\"}"});
   const std::lock_guard lock(mutex_);
   ++changes_;
-  for (const auto& [key, kernel] : choices.as_object())
-    if (kernel.is_string()) choices_[key] = kernel.as_string();
+  for (const auto& [key, kernel] : choices.as_object()) {
+    if (!kernel.is_string()) continue;
+    Choice& choice = choices_[key];
+    choice.kernel = kernel.as_string();
+    choice.of_run = choice.of_run || of_run;
+  }
 }
 
 std::string Tuning::machine_file() const {

@@ -1,5 +1,5 @@
 // Which kernel won where several could run: measured once per machine kind (for a device: per model, driver and libraries) on real
-// operands, kept in a file, stored with checkpoints, because results depend on it.
+// operands, kept in a file. A run's share of it, what its plans have asked for, is stored with checkpoints, because results depend on it.
 #pragma once
 
 #include <map>
@@ -27,14 +27,17 @@ class Tuning {
   // elsewhere, in a checkpoint say, holds choices of other machines beside; they are kept and not looked at.
   void use_device(const std::string& name, const std::string& identity, std::span<const KernelList> kernels);
 
-  // The kernel chosen for a call like this one; empty when it was never measured. Thread-safe.
+  // The kernel chosen for a call like this one; empty when it was never measured. From now on it is one of the run's. Thread-safe.
   std::string choice(const std::string& key) const;
   void set(const std::string& key, const std::string& kernel);
   bool empty() const;
-  uint64_t changes() const;  // another number once a choice was added; never 0
+  uint64_t changes() const;  // another number once a choice was added, or became one of the run's; never 0
 
-  Json to_json() const;             // {"<key>": "<kernel>"}
-  void merge(const Json& choices);  // Error(model) when it is no such object; unknown kernels are ignored when they are looked up
+  Json to_json() const;  // {"<key>": "<kernel>"}
+  Json of_run() const;   // the same: those that were asked for, set or adopted
+  // Error(model) when it is no such object; unknown kernels are ignored when they are looked up.
+  void merge(const Json& choices) { merge(choices, false); }
+  void adopt(const Json& choices) { merge(choices, true); }  // they are the run's, asked for or not
 
   // The table of this machine kind (CPU model, instruction set; or the device) and set of kernels in the user's cache folder. Missing or
   // damaged files read as empty, damaged ones with a warning: the worst that follows is measuring again. save() merges with what other
@@ -47,13 +50,18 @@ class Tuning {
   std::string key_of(const PlanStep& step, bool exact = false) const;
 
  private:
+  struct Choice {
+    std::string kernel;
+    mutable bool of_run = false;  // results may depend on it
+  };
+  void merge(const Json& choices, bool of_run);
   Json of_this_machine() const;
   void load(const std::string& file, bool tell);
 
   mutable std::mutex mutex_;
   std::string machine_, prefix_;  // of a device; empty: this machine's CPU
-  std::map<std::string, std::string> choices_;
-  uint64_t changes_ = 1;
+  std::map<std::string, Choice> choices_;
+  mutable uint64_t changes_ = 1;
 };
 
 // Runs the plan step by step on the memory bound in `run` and measures the alternatives of every step that has some and is not in

@@ -129,7 +129,7 @@ void set_changing_metadata(const CheckpointMoment& at, Metadata* metadata) {
 
 Metadata checkpoint_metadata(const Trainer& trainer, const Json& extra) {
   Metadata metadata = fixed_metadata(trainer);
-  metadata["tuning"] = trainer.tuning().to_json().dump();
+  metadata["tuning"] = trainer.tuning().of_run().dump();
   set_changing_metadata(moment_of(trainer, extra), &metadata);
   return metadata;
 }
@@ -276,8 +276,9 @@ void CheckpointSnapshot::take(const Trainer& trainer, const Json& extra) {
   if (averaged_) copy({params.block(), params.block_bytes()}), copy(trainer.states());
   const CarriedRows* const rows = trainer.carried();
   for (size_t i = 0; rows && i < rows->specs().size(); ++i) copy(rows->now(i));
-  if (const uint64_t changes = trainer.tuning().changes(); changes != tuning_changes_ || !metadata_.contains("tuning")) {
-    metadata_["tuning"] = trainer.tuning().to_json().dump();
+  const Tuning& tuning = trainer.tuning();
+  if (const uint64_t changes = tuning.changes(); changes != tuning_changes_ || !metadata_.contains("tuning")) {
+    metadata_["tuning"] = tuning.of_run().dump();
     tuning_changes_ = changes;
   }
   moment_ = moment_of(trainer, extra);

@@ -2,6 +2,7 @@
 
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 namespace perigee {
 namespace {
@@ -57,6 +58,13 @@ void ObjectiveTurns::retune(int64_t sub_batch) {
   for (Turn& turn : turns_) {
     turn.setup->tuning.merge(first_.tuning.to_json());
     turn.engine->retune(sub_batch);
+  }
+}
+
+void ObjectiveTurns::gather_tuning() {
+  for (Turn& turn : turns_) {
+    const uint64_t changes = turn.setup->tuning.changes();
+    if (std::exchange(turn.gathered, changes) != changes) first_.tuning.adopt(turn.setup->tuning.of_run());
   }
 }
 

@@ -29,6 +29,7 @@ class ObjectiveTurns {
   // Kernels, for steps of `sub_batch` examples at a time; what was found goes into the first setup's table.
   void measure(Loader& loader, int64_t sub_batch);
   void retune(int64_t sub_batch);
+  void gather_tuning();  // the first setup's table has what the others' plans have asked theirs for
 
   // The first objective's turn by `engine`, then those of the others that have one in this step. `figures` are the first one's.
   StepOutcome step(const StepTask& task, StepEngine& engine, StepFigures* figures);
@@ -55,6 +56,7 @@ class ObjectiveTurns {
   struct Turn {
     std::unique_ptr<TrainingSetup> setup;
     std::unique_ptr<StepEngine> engine;
+    uint64_t gathered = 0;  // changes of its tuning table
   };
   std::pair<Storage*, std::string> place_of(size_t slot) const;
   TrainingSetup& setup_of(size_t objective) const { return objective == 0 ? first_ : *turns_[objective - 1].setup; }

@@ -186,9 +186,14 @@ bool Trainer::finished() const {
 void Trainer::restore(const Position& position, const Json& tuning, int64_t sub_batch) {
   position_ = position;
   loader_->seek(position.epoch, position.position);
-  if (!tuning.is_null()) t_.tuning.merge(tuning);
+  if (!tuning.is_null()) t_.tuning.adopt(tuning);
   engine_->retune(sub_batch);
   if (turns_) turns_->retune(sub_batch);
+}
+
+const Tuning& Trainer::tuning() const {
+  if (turns_) turns_->gather_tuning();
+  return t_.tuning;
 }
 
 void Trainer::change_optimizer(const Json& job) {

@@ -183,7 +183,7 @@ void TrainingSetup::open() {
     slot_pointers.push_back(slots.back().data());
   }
   if (options.measure && options.backend != Backend::cuda) tuning.load_machine();  // a device's is read when the device is known
-  if (options.tuning.is_object()) tuning.merge(options.tuning);
+  if (options.tuning.is_object()) tuning.adopt(options.tuning);
 }
 
 // A network that carries state from batch to batch is for streams, whose rows go on, and for threads of one host.

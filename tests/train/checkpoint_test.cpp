@@ -12,6 +12,7 @@
 
 #include "src/core/pattern.h"
 #include "src/core/warning.h"
+#include "src/graph/tuning.h"
 #include "src/io/file.h"
 #include "src/io/safetensors.h"
 #include "tests/io/temporary.h"
@@ -158,6 +159,57 @@ TEST(Model, OfAnotherPrecisionIsRefusedAndSaysSo) {
   const std::string error = failure([&] { load_checkpoint(narrow, folder / "wide.safetensors"); });
   for (const char* part : {"f64[", "f32[", "precision"}) EXPECT_NE(error.find(part), std::string::npos) << error;
   EXPECT_EQ(bits_of(narrow), before);
+}
+
+// --- Chosen kernels ---------------------------------------------------------------------------------------------------------------
+
+Json tuning_in(const std::string& path) { return Json::parse(read_safetensors(path).metadata.at("tuning"), path); }
+
+void write_table(const Json& choices) {
+  Tuning all;
+  all.merge(choices);
+  fs::create_directories(fs::path(all.machine_file()).parent_path());
+  write_file(all.machine_file(), as_bytes(choices.dump()));
+}
+
+// This machine's table has what other networks asked for too: none of it goes into the file, and the run needs none of it.
+TEST(CheckpointTuning, HasTheChoicesOfItsOwnNetworkAlone) {
+  const TemporaryFolder folder;
+  const CacheFolder cache(folder / "cache");
+  const std::string path = folder / "c.safetensors";
+  const Job job = lenet_job();
+  ASSERT_GT(Trainer(tiny_job(), {.threads = 1}).measured() + Trainer(job, {.threads = 1}).measured(), 1);
+  Tuning machine;
+  machine.load_machine();
+  Json own;
+  std::vector<Bits> expected;
+  {
+    Json table = machine.to_json();
+    for (int i = 0; i < 100; ++i) table.set("linear 0[" + std::to_string(i) + ",]", "another network's");
+    write_table(table);
+    Trainer whole(job, {.threads = 1});
+    EXPECT_EQ(whole.measured(), 0);
+    steps(whole, 9);
+    save_checkpoint(whole, path);
+    CheckpointSnapshot snapshot;
+    snapshot.take(whole, {});
+    snapshot.write(folder / "snapshot.safetensors");
+    own = tuning_in(path);
+    EXPECT_EQ(own, tuning_in(folder / "snapshot.safetensors"));
+    ASSERT_FALSE(own.as_object().empty());
+    for (const auto& [key, kernel] : own.as_object()) EXPECT_NE(kernel.as_string(), "another network's") << key;
+    for (int i = 0; i < 12; ++i) whole.step(), expected.push_back(bits_of(whole));
+  }
+  Json other = machine.to_json();  // which has changed its mind meanwhile
+  for (auto& [key, kernel] : other.as_object()) kernel = key.starts_with("sub-batch") ? "1" : "reference";
+  write_table(other);
+  Trainer again(job, {.threads = 1});
+  load_checkpoint(again, path);
+  EXPECT_EQ(Json::parse(again.tuning().of_run().dump(), ""), own);
+  for (const Bits& bits : expected) {
+    again.step();
+    ASSERT_EQ(bits_of(again), bits);
+  }
 }
 
 // --- Damage -----------------------------------------------------------------------------------------------------------------------

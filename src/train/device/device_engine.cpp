@@ -39,7 +39,7 @@ void DeviceEngine::open_gpus() {
   use_device(t_.tuning, gpus_->first(), gpus_->first().queue());
   t_.options.measure &= !deterministic;  // times are other ones in each run, and so may be what is chosen by them
   if (t_.options.measure) t_.tuning.load_machine();
-  if (t_.options.tuning.is_object()) t_.tuning.merge(t_.options.tuning);
+  if (t_.options.tuning.is_object()) t_.tuning.adopt(t_.options.tuning);
 }
 
 void DeviceEngine::make_team() {

@@ -9,6 +9,7 @@
 #include "src/job/job_parts.h"
 #include "src/model/model_reader.h"
 #include "src/run/session.h"
+#include "tests/io/temporary.h"
 #include "tests/train/parts/objectives_reference.h"
 
 namespace perigee {
@@ -202,6 +203,17 @@ std::string refusal(const std::string& objectives, const std::string& more = "")
     return error.what();
   }
   return "accepted";
+}
+
+// All that this run has measured, whichever objective's plan it was for.
+TEST(Objectives, ACheckpointHasTheKernelsOfAllTurns) {
+  const TemporaryFolder folder;
+  const CacheFolder cache(folder.path());
+  std::string text = gan().json().dump();
+  text.replace(text.find("float64"), 7, "float32");
+  const Trainer trainer(Job(Json::parse(text, "job"), "job"), {.threads = 1});
+  ASSERT_GT(trainer.measured(), 0);
+  EXPECT_EQ(trainer.tuning().of_run(), trainer.tuning().to_json());
 }
 
 TEST(Objectives, SayWhatIsWrong) {
