@@ -85,6 +85,7 @@ PROMPTS = [
     ("pg.dense { 3, out = 4 }", "'out' is given twice, by position and by name", ("3, out = 4", "out = 4")),
     ("pg.input(3)", "pg.input takes the name of a field of the data", ("3", '"x"')),
     ("pg.dense { 3 } ()", "is applied to nothing", ("()", '(pg.input "x")')),
+    ("pg.dense { 3 } (pg.ones(2, 2))", "a network has parameters for it", ("pg.dense { 3 } (", "pg.sequential { pg.dense { 3 } }:init(1)(")),
     ("pg.dense { 3 } (4)", "expected a graph node, as pg.input makes them", ("(4)", '(pg.input "x")')),
     ('pg.input "x" + {}', "cannot be combined by", ("{}", "1")),
     ('pg.input "x" / pg.input "x"', "a graph node can only be divided by a number", ('/ pg.input "x"', "/ 2")),
