@@ -20,6 +20,7 @@ struct NamedArray {
 };
 
 // An array as the field `name`: integers called "y", one per example, are class labels, whose options "classes" and "class_names" `config` has.
+// So are those of each field that "class_names" has by name: {"y": ["no", "yes"], "size": 3}, its classes' names or their number (0: found out).
 NamedArray named_array(const Config& config, const std::string& name, Tensor values, const std::string& where);
 
 // Nested lists of numbers: f32, or for "y" with one integer per example i64. Error with the path in `config` when they are no array.
@@ -29,6 +30,13 @@ Tensor array_from_json(const Config& config, const std::string& key, const Json&
 // Error(data) when they have not the same number of examples, or a label is out of range.
 // `name` is what the description begins with; `fitted` and `remarks` are as in SourceTraits.
 SourcePtr arrays_source(const std::string& name, std::vector<NamedArray> arrays, Json fitted = {}, Json remarks = {});
+// The same, of arrays that named_array() has made by `config`. Error where "class_names" there has a field that they have not.
+SourcePtr arrays_source(const Config& config, const std::string& name, std::vector<NamedArray> arrays);
+
+// Of all sources of arrays.
+inline constexpr const char* kClassNamesDoc =
+    "of the label: { \"no\", \"yes\" }; or of each field that is a label, names or the number of classes (0: found out): { y = { \"no\", "
+    "\"yes\" }, size = 3 }";
 
 // Sources that the embedding program or a script holds in memory: {"type": "arrays", "handle": name} opens them, in this process.
 // Returns what was registered by that name before (null: nothing); a null source takes the name away. Any thread.

@@ -166,7 +166,7 @@ template <class J>
 void visit_names(J& data, const std::function<void(J&, const std::string&)>& visit) {
   visit_sources<J>(data, "data", [&](J& source, const std::string& where) {
     for (auto& [key, value] : source.as_object())
-      if (names_array(value)) visit(value, where + "." + key);
+      if (key != "class_names" && names_array(value)) visit(value, where + "." + key);
   });
 }
 

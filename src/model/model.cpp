@@ -396,8 +396,10 @@ std::vector<ModelOutput> Model::outputs() const {
     if (const Json& loss = loss_of(spec_, static_cast<int>(output)); !loss.is_null()) each.link = link_of_loss(loss);
     each.label = place == 0 && spec_.classes > 0;
     for (const LossHead& head : spec_.more_heads)
-      if (place > 0 && head.output == static_cast<int>(output))
+      if (place > 0 && head.output == static_cast<int>(output)) {
         each.label = !each.link.empty() && head.target.type.dtype == Dtype::i64 && head.target.type.shape.rank() == 0;
+        each.class_names = head.class_names;
+      }
     outputs.push_back(std::move(each));
   }
   return outputs;

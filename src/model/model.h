@@ -25,7 +25,8 @@ struct LossHead {
   NetworkInput target;
   Json loss;
   double weight = 1;
-  Json schedule = {};  // of the weight, where it is one; `weight` is then what evaluations take
+  Json schedule = {};                         // of the weight, where it is one; `weight` is then what evaluations take
+  std::vector<std::string> class_names = {};  // of the target, where it is a class label that has them
 };
 
 struct ModelSpec {
@@ -51,11 +52,12 @@ std::vector<NetworkInput> fields_of(const ModelSpec& spec, bool with_loss);
 
 // An array that an inference plan computes for each example.
 struct ModelOutput {
-  std::string name;    // the node's in a graph network, else "output"; of a layer inside, the layer's
-  std::string plan;    // its name in the plan
-  Type type;           // without the batch
-  std::string link;    // what made it probabilities: "softmax", "sigmoid" or ""
-  bool label = false;  // its target is a class label
+  std::string name;                           // the node's in a graph network, else "output"; of a layer inside, the layer's
+  std::string plan;                           // its name in the plan
+  Type type;                                  // without the batch
+  std::string link;                           // what made it probabilities: "softmax", "sigmoid" or ""
+  bool label = false;                         // its target is a class label
+  std::vector<std::string> class_names = {};  // of that, unless it is the main one's, which whoever has the data knows
 };
 
 // The input [batch] of a training graph in f16: what the gradient of each example's loss begins with.

@@ -110,15 +110,16 @@ Metadata model_metadata(const Model& model, const Json& job, const Json& fitted,
                        {"dtype", dtype_name(spec.dtype)},
                        {"class_names", names_json(class_names).dump()}};
   Json heads = Json::array();  // the main one first
-  const auto add_head = [&](int output, const NetworkInput& field, const Json& loss, double weight) {
+  const auto add_head = [&](int output, const NetworkInput& field, const Json& loss, double weight, const std::vector<std::string>& names) {
     Json head = field_json(field);
     head.set("output", output);
     head.set("loss", loss);
     head.set("weight", weight);
+    if (!names.empty()) head.set("class_names", names_json(names));
     heads.push(std::move(head));
   };
-  add_head(spec.loss_output, spec.target, spec.loss, spec.loss_weight);
-  for (const LossHead& head : spec.more_heads) add_head(head.output, head.target, head.loss, head.weight);
+  add_head(spec.loss_output, spec.target, spec.loss, spec.loss_weight, {});  // its names are the file's
+  for (const LossHead& head : spec.more_heads) add_head(head.output, head.target, head.loss, head.weight, head.class_names);
   metadata["heads"] = heads.dump();
   if (!spec.target_roles.empty()) {
     Json roles = Json::array();
@@ -200,6 +201,7 @@ LoadedModel load_model(std::span<const std::byte> bytes, const std::string& wher
         .output = static_cast<int>(head.integer_in("output", 0, 65535)), .target = field_from(head), .weight = head.number("weight")};
     if (const Json* loss = head.raw("loss")) read.loss = *loss;
     if (i > 0) {
+      read.class_names = head.string_list("class_names");
       spec.more_heads.push_back(std::move(read));
       continue;
     }

@@ -163,7 +163,7 @@ std::vector<PredictedOutput> predicted_outputs(const Model& model, const std::ve
                                                const PredictionOptions& options) {
   std::vector<PredictedOutput> outputs;
   for (const ModelOutput& output : model.outputs())
-    outputs.push_back(predicted(output, outputs.empty() ? class_names : std::vector<std::string>()));
+    outputs.push_back(predicted(output, outputs.empty() ? class_names : output.class_names));
   outputs.at(0).blank = ctc_blank(model.spec().loss);
   if (outputs[0].blank) outputs[0].class_names = class_names;
   if (options.beams < 1 || options.beams > kMostCtcBeams)

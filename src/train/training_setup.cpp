@@ -241,6 +241,7 @@ void TrainingSetup::read_losses(const Config& config, ModelSpec* spec) {
       }
       read.target = input_of(target);
       if (target_fields.size() > 1) {
+        read.class_names = source->fields()[static_cast<size_t>(target_fields.back())].class_names;
         spec->more_heads.push_back(std::move(read));
         continue;
       }

@@ -188,6 +188,38 @@ TEST_F(Houses, LabelSequencesComeToEveryLanguage) {
   perigee_prediction_free(prediction);
 }
 
+// Two labels with names of their own, learned by two outputs.
+TEST_F(Houses, EachOutputHasItsClassNamesInEveryLanguage) {
+  write("heads.json", R"({"network": {"type": "graph", "inputs": ["x"], "outputs": ["kind", "size"], "nodes": [
+      {"name": "kind", "layer": {"type": "dense", "out": 3}, "inputs": ["x"]},
+      {"name": "size", "layer": {"type": "dense", "out": 2}, "inputs": ["x"]}]},
+    "loss": {"kind": "cross_entropy", "size": {"type": "cross_entropy", "target": "size"}}, "optimizer": {"type": "adam", "lr": 0.1},
+    "epochs": 100, "seed": 3, "threads": 1, "data": {"batch": 4, "train": {"type": "arrays", "x": [[0, 0], [0, 1], [1, 0], [1, 1]],
+      "y": [0, 1, 2, 1], "size": [0, 0, 1, 1], "class_names": {"y": ["cat", "dog", "emu"], "size": ["small", "large"]}}}})");
+  pg::trainer trainer(pg::job::load(file("heads.json")));
+  trainer.run();
+  trainer.save(file("heads.safetensors"));
+  const std::string record = R"([{"x": [1, 0]}])";
+  const pg::prediction got = pg::model::load(file("heads.safetensors")).predict_records(record);
+  EXPECT_EQ(got.output("kind").class_names, (std::vector<std::string>{"cat", "dog", "emu"}));
+  EXPECT_EQ(got.output("size").class_names, (std::vector<std::string>{"small", "large"}));
+  EXPECT_NE(got.json().find(R"("label":"emu")"), std::string::npos) << got.json();
+  EXPECT_NE(got.json().find(R"("label":"large")"), std::string::npos) << got.json();
+
+  perigee_context* context = nullptr;
+  perigee_model* model = nullptr;
+  ASSERT_EQ(perigee_context_create(nullptr, &context), PERIGEE_OK);
+  ASSERT_EQ(perigee_model_load(context, file("heads.safetensors").c_str(), &model), PERIGEE_OK);
+  perigee_prediction* prediction = nullptr;
+  ASSERT_EQ(perigee_model_predict_records(model, record.data(), record.size(), nullptr, &prediction), PERIGEE_OK);
+  EXPECT_STREQ(perigee_prediction_class_name(prediction, 0, 2), "emu");
+  EXPECT_STREQ(perigee_prediction_class_name(prediction, 1, 1), "large");
+  EXPECT_EQ(perigee_prediction_class_name(prediction, 1, 2), nullptr);
+  perigee_prediction_free(prediction);
+  perigee_model_free(model);
+  perigee_context_free(context);
+}
+
 TEST_F(Houses, NamesTheModelOfAFolder) {
   const std::string text = failure([&] { pg::model::load(folder_); }, PERIGEE_USAGE);
   EXPECT_NE(text.find("is a folder; expected a model file; give " + file("model.safetensors")), std::string::npos) << text;

@@ -102,6 +102,26 @@ def unknown_categories_are_counted_at_the_end():
     assert error.count("warning") == 1 and "column 'city': 2 values are not among" in error and "'Berlin'" in error, error
 
 
+def each_output_has_the_class_names_of_its_label():
+    """Written in Lua, predicted by the program and by Lua."""
+    pathlib.Path("heads.lua").write_text("""local pg = require "perigee"
+local x = pg.input "x"
+return pg.experiment { network = pg.graph { inputs = { x }, outputs = { kind = pg.dense { 3 } (x), size = pg.dense { 2 } (x) } },
+  loss = { kind = { type = "cross_entropy", target = "y" }, size = { type = "cross_entropy", target = "s" } }, optimizer = pg.adam { lr = 0.1 },
+  epochs = 100, seed = 3, data = { batch = 4, train = pg.data.arrays { x = { { 0, 0 }, { 0, 1 }, { 1, 0 }, { 1, 1 } }, y = { 0, 1, 2, 1 }, s = { 0, 0, 1, 1 },
+    class_names = { y = { "cat", "dog", "emu" }, s = { "small", "large" } } } } }
+""")
+    run("train", "heads.lua", "--out", "heads")
+    record = '{"x": [1, 0]}'
+    outputs = results("heads", "-", given=record)[0]["outputs"]
+    assert (outputs["kind"]["label"], outputs["size"]["label"]) == ("emu", "large"), outputs
+    assert "large" in run("predict", "heads", "-", given=record)[0]
+    out, _ = run("-e", 'r = pg.load_model "heads":predict { x = { 1, 0 } } print(r.outputs.kind.label, r.outputs.size.label)')
+    assert out.split() == ["emu", "large"], out
+    out, _ = run("eval", "heads", "--part", "train")
+    assert "emu" in out and "size.accuracy" in out, out
+
+
 def a_broken_file_ends_no_batch():
     pathlib.Path("broken").mkdir(exist_ok=True)
     png(pathlib.Path("broken/1.png"), 40)
@@ -217,8 +237,8 @@ def a_model_of_ctc_answers_with_labels():
     assert "texts are made by perigee generate" in run("predict", "houses", "houses.csv", "--beams", "2", code=2)[1]
 
 
-CHECKS = [columns_go_by_name, a_standardized_target_is_foretold_in_its_unit, a_loaded_model_predicts_as_the_program, missing_columns_are_all_named, unknown_categories_are_counted_at_the_end, a_broken_file_ends_no_batch,
-          folders_are_their_files, pictures_are_fitted_as_in_training, results_go_to_a_file, inner_layers_by_name,
+CHECKS = [columns_go_by_name, a_standardized_target_is_foretold_in_its_unit, a_loaded_model_predicts_as_the_program, missing_columns_are_all_named, unknown_categories_are_counted_at_the_end,
+          each_output_has_the_class_names_of_its_label, a_broken_file_ends_no_batch, folders_are_their_files, pictures_are_fitted_as_in_training, results_go_to_a_file, inner_layers_by_name,
           a_model_of_ctc_answers_with_labels, eval_reads_other_data_by_the_job]
 
 

@@ -131,6 +131,38 @@ TEST(Prediction, GivesAllOutputsByName) {
   EXPECT_NE(json.find("outputs")->find("again"), nullptr);
 }
 
+// Each field that is a label has names of its own; so has the output that learns it, in a trainer, a saved model and a model saved again.
+TEST(Prediction, EachOutputHasTheClassNamesOfItsTarget) {
+  const TemporaryFolder folder;
+  Trainer trainer(Job(Json::parse(R"({"network": {"type": "graph", "inputs": ["x"], "outputs": ["size", "kind", "shade"], "nodes": [
+      {"name": "size", "layer": {"type": "dense", "out": 2}, "inputs": ["x"]},
+      {"name": "kind", "layer": {"type": "dense", "out": 3}, "inputs": ["x"]},
+      {"name": "shade", "layer": {"type": "dense", "out": 4}, "inputs": ["x"]}]},
+    "loss": {"kind": {"type": "cross_entropy", "target": "y"}, "size": {"type": "cross_entropy", "target": "s"},
+             "shade": {"type": "cross_entropy", "target": "shade"}}, "optimizer": "adam", "epochs": 1,
+    "data": {"batch": 3, "train": {"type": "arrays", "x": [[1, 2], [2, 1], [0, 1]], "y": [0, 2, 1], "s": [1, 0, 1], "shade": [0, 3, 1],
+             "class_names": {"y": ["cat", "dog", "emu"], "s": ["small", "large"], "shade": 4}}}})",
+                                    "job"),
+                          "job"),
+                  {.threads = 1});
+  const auto checks = [](const std::vector<PredictedOutput>& outputs) {
+    ASSERT_EQ(outputs.size(), 3u);
+    EXPECT_EQ(outputs[0].class_names, (std::vector<std::string>{"cat", "dog", "emu"}));
+    for (size_t i = 1; i < 3; ++i) {
+      const bool size = outputs[i].name == "size";
+      EXPECT_EQ(outputs[i].classes, size ? 2 : 4);
+      EXPECT_EQ(outputs[i].class_names, size ? (std::vector<std::string>{"small", "large"}) : std::vector<std::string>());
+    }
+  };
+  checks(trainer.record_predictor({}).outputs());
+  save_model(trainer, folder / "m.safetensors");
+  save_model(load_model(folder / "m.safetensors"), folder / "again.safetensors");
+  for (const char* file : {"m.safetensors", "again.safetensors"}) {
+    const LoadedModel loaded = load_model(folder / file);
+    checks(predicted_outputs(*loaded.model, loaded.class_names, {}));
+  }
+}
+
 TEST(Prediction, ATrainerPredictsAsItsSavedModelDoes) {
   const TemporaryFolder folder;
   write_file(folder / "houses.csv", as_bytes(houses()));

@@ -3,6 +3,7 @@
 #include "src/data/arrays.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -12,6 +13,8 @@
 
 namespace perigee {
 namespace {
+
+constexpr int64_t kMostClassesOfArrays = int64_t{1} << 31;
 
 struct Registered {
   std::mutex mutex;
@@ -73,13 +76,13 @@ SourcePtr open_arrays_source(const Config& config, const std::string& folder) {
   }
   std::vector<NamedArray> arrays;
   for (const auto& [key, value] : config.json().as_object())
-    if ((value.is_array() && key != "class_names") || names_array(value)) arrays.push_back(read_arrays_array(config, key, value, folder));
+    if (key != "class_names" && (value.is_array() || names_array(value))) arrays.push_back(read_arrays_array(config, key, value, folder));
     else if (!is_option(key)) config.fail(key, "is no array", value.dump().substr(0, 60), "a list of numbers, lists of them, or a tensor");
   if (arrays.empty())
     throw Error(ErrorKind::data, {.where = config.where(), .what = "there are no arrays", .hint = "give 'x' and 'y', or a 'handle'"});
   // A job that is sent to workers has its keys in order, and the data must be the same there.
   std::ranges::sort(arrays, {}, &NamedArray::name);
-  return arrays_source("arrays", std::move(arrays));
+  return arrays_source(config, "arrays", std::move(arrays));
 }
 
 // How a tensor's elements are read.
@@ -140,17 +143,73 @@ Tensor array_from_json(const Config& config, const std::string& key, const Json&
   return Tensor::from<double>(Shape(dims), values).to(label ? Dtype::i64 : Dtype::f32);
 }
 
+namespace {
+
+struct LabelOptions {
+  bool named = false;  // the field has an entry of its own
+  int64_t classes = 0;
+  std::vector<std::string> names;
+};
+
+// The entry of one field in "class_names".
+LabelOptions field_labels(const Config& config, const std::string& name, const Json& entry) {
+  const std::string key = "class_names." + name;
+  LabelOptions options{.named = true};
+  if (entry.is_int() && entry.as_int() >= 0 && entry.as_int() <= kMostClassesOfArrays) options.classes = entry.as_int();
+  else if (!entry.is_array())
+    config.fail(key, "is neither names nor a number of classes", entry.dump().substr(0, 60), "{ \"no\", \"yes\" } or 2");
+  else
+    for (const Json& each : entry.as_array()) {
+      if (!each.is_string()) config.fail(key, "has an element of the wrong type", each.type_name(), "string");
+      options.names.push_back(each.as_string());
+    }
+  return options;
+}
+
+LabelOptions label_options(const Config& config, const std::string& name) {
+  const Json* const names = config.raw("class_names");
+  const int64_t classes = config.integer("classes");
+  if (names && names->is_object()) {
+    if (const Json* entry = names->find(name)) return field_labels(config, name, *entry);
+    return {.classes = name == "y" ? classes : 0};
+  }
+  return name == "y" ? LabelOptions{.classes = classes, .names = config.string_list("class_names")} : LabelOptions{};
+}
+
+// Numbers of a script are f32, whatever they stand for.
+Tensor as_labels(Tensor values) {
+  if (values.dtype() != Dtype::f32 && values.dtype() != Dtype::f64) return values;
+  const Tensor wide = values.to(Dtype::f64);
+  const auto whole = [](double value) { return std::abs(value) < 0x1p53 && value == std::floor(value); };
+  return std::all_of(wide.data<double>(), wide.data<double>() + wide.elements(), whole) ? values.to(Dtype::i64) : values;
+}
+
+}  // namespace
+
 NamedArray named_array(const Config& config, const std::string& name, Tensor values, const std::string& where) {
+  LabelOptions options = label_options(config, name);
+  if (options.named) values = as_labels(std::move(values));
   const bool whole =
       values.dtype() == Dtype::u8 || values.dtype() == Dtype::i32 || values.dtype() == Dtype::i64 || values.dtype() == Dtype::boolean;
   const bool single = values.shape().rank() == 1 || (values.shape().rank() == 2 && values.shape()[1] == 1);
-  NamedArray array{.name = name, .values = std::move(values), .label = name == "y" && whole && single, .where = where};
-  const int64_t classes = config.integer("classes");
-  std::vector<std::string> class_names = config.string_list("class_names");
-  const bool labels = name == "y" && array.values.shape().rank() > 1;  // of a sequence of labels
-  if (array.label) array.classes = classes;
-  if (array.label || labels) array.class_names = std::move(class_names);
+  const bool labels = name == "y" || options.named;
+  NamedArray array{.name = name, .values = std::move(values), .label = labels && single && (whole || options.named), .where = where};
+  if (array.label) array.classes = options.classes;
+  if (array.label || (labels && array.values.shape().rank() > 1)) array.class_names = std::move(options.names);  // of a sequence of labels
   return array;
+}
+
+SourcePtr arrays_source(const Config& config, const std::string& name, std::vector<NamedArray> arrays) {
+  const Json* const names = config.raw("class_names");
+  if (!names || !names->is_object()) config.string_list("class_names");  // whether there is a 'y' or not
+  else
+    for (const auto& [field, entry] : names->as_object()) {
+      if (std::ranges::find(arrays, field, &NamedArray::name) != arrays.end()) continue;
+      std::vector<std::string> known;
+      for (const NamedArray& array : arrays) known.push_back(array.name);
+      config.fail("class_names", "names a field that there is not", "'" + field + "'", "", nearest_hint(field, known));
+    }
+  return arrays_source(name, std::move(arrays));
 }
 
 SourcePtr arrays_source(const std::string& name, std::vector<NamedArray> arrays, Json fitted, Json remarks) {
@@ -194,7 +253,7 @@ namespace {
 
 constexpr Option kArraysOptions[] = {{"handle", "string", "none", "names arrays in memory"},
                                      {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
-                                     {"class_names", "list of names", "[]", "of the label"}};
+                                     {"class_names", "any", "[]", kClassNamesDoc}};
 
 }  // namespace
 

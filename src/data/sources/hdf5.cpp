@@ -84,7 +84,7 @@ SourcePtr open_hdf5_source(const Config& config, const std::string& folder) {
     for (const std::string& name : names)
       if (name.find('/') == name.npos) add(name, name);
   if (arrays.empty()) throw Error(ErrorKind::data, {.where = path, .what = "the HDF5 file has no data set at its root"});
-  return arrays_source("hdf5", std::move(arrays));
+  return arrays_source(config, "hdf5", std::move(arrays));
 }
 
 constexpr const char* kHdf5Positional[] = {"file"};
@@ -92,7 +92,7 @@ constexpr Option kHdf5Options[] = {{"file", "file", nullptr, "the file"},
                                    {"x", "string", "none", "path of the data set with the examples: \"/train/images\""},
                                    {"y", "string", "none", "path of the data set with the labels"},
                                    {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
-                                   {"class_names", "list of names", "[]", "of the label"}};
+                                   {"class_names", "any", "[]", kClassNamesDoc}};
 
 }  // namespace
 

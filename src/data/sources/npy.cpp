@@ -15,14 +15,14 @@ SourcePtr open_npy(const Config& config, const std::string& folder) {
     arrays.push_back(named_array(config, key, parse_npy(FileContent::open(path, uint64_t{1} << 36).bytes(), path), path));
   }
   if (arrays.empty()) config.fail("x", "is missing", "", "the path of a .npy file");
-  return arrays_source("npy", std::move(arrays));
+  return arrays_source(config, "npy", std::move(arrays));
 }
 
 constexpr const char* kNpyPositional[] = {"x", "y"};
 constexpr Option kNpyOptions[] = {{"x", "file", "none", "the examples"},
                                   {"y", "file", "none", "their labels"},
                                   {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
-                                  {"class_names", "list of names", "[]", "of the label"}};
+                                  {"class_names", "any", "[]", kClassNamesDoc}};
 
 }  // namespace
 

@@ -24,7 +24,7 @@ SourcePtr open_npz(const Config& config, const std::string& folder) {
   if (arrays.empty())
     for (auto& [name, tensor] : found) arrays.push_back(named_array(config, name, std::move(tensor), path + ": " + name));
   if (arrays.empty()) throw Error(ErrorKind::data, {.where = path, .what = "the archive has no arrays"});
-  return arrays_source("npz", std::move(arrays));
+  return arrays_source(config, "npz", std::move(arrays));
 }
 
 constexpr const char* kNpzPositional[] = {"file"};
@@ -32,7 +32,7 @@ constexpr Option kNpzOptions[] = {{"file", "file", nullptr, "the archive"},
                                   {"x", "string", "none", "name of the array with the examples"},
                                   {"y", "string", "none", "name of the array with the labels"},
                                   {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
-                                  {"class_names", "list of names", "[]", "of the label"}};
+                                  {"class_names", "any", "[]", kClassNamesDoc}};
 
 }  // namespace
 
