@@ -82,7 +82,9 @@ std::string option_elsewhere(const std::string& word, const std::vector<std::str
 
 // The name here of an option that other programs call `word`, as a hint; empty: nothing is known.
 std::string other_name(const std::string& word, const std::vector<std::string>& known) {
-  const auto has = [&](const char* name) { return std::find(known.begin(), known.end(), name) != known.end(); };
+  const auto has = [&](const std::string& name) { return std::find(known.begin(), known.end(), name) != known.end(); };
+  for (const std::string& twin : {word + "s", word.substr(0, word.size() - (word.ends_with('s') ? 1 : 0))})
+    if (word.starts_with("--") && has(twin)) return "did you mean '" + twin + "'?";
   const std::string setting = word.starts_with("--") && has("--set") ? setting_meant_by(word.substr(2)) : "";
   if (!setting.empty()) return "did you mean '--set " + setting + "='?";
   if ((word.starts_with("--output") || word == "-o") && has("--out")) return "did you mean '--out'?";

@@ -164,6 +164,8 @@ CASES = [
             after=KEPT),
     command("results as CSV by an option", ("predict", "kept", "two.csv", "--csv"), "'--csv'", "is no option of `perigee predict`", "--out results.csv",
             ("--csv", "--out=results.csv"), after=KEPT),
+    command("several of an option that is named one by one", ("predict", "kept", "two.csv", "--layers", "dense1"), "'--layers'", "is no option of `perigee predict`",
+            "did you mean '--layer'?", ("--layers", "--layer"), after=KEPT),
     command("results as one JSON document", ("predict", "kept", "two.csv", "--out", "o.json"), "--out", "results cannot be written to a file of this name", "did you mean 'o.jsonl'?",
             ("o.json", "o.jsonl"), after=KEPT),
     command("a run by its name alone", ("predict", "mine", "two.csv"), "mine", "there is no such file", "did you mean 'runs/mine'?", ("mine", "runs/mine"),
