@@ -1,8 +1,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "src/core/error.h"
 #include "src/io/codec/compress.h"
+#include "src/io/codec/zstd.h"
 #include "src/io/confined.h"
 #include "src/io/digest.h"
 #include "src/io/store/cached_file.h"
@@ -15,6 +18,13 @@ std::string cache_path(const std::string& path) {
   const std::string folder = user_cache_folder(), identity = file_identity(path);
   if (folder.empty() || identity.empty()) return "";
   return folder + "/decompressed/" + xxh3_hex(as_bytes(identity));
+}
+
+// A small file does not fill the memory: what people compress becomes 2 to 100 times as large.
+Bytes unpacked(Compression compression, std::span<const std::byte> bytes, const std::string& path, uint64_t limit) {
+  const uint64_t most = std::min(limit, (uint64_t{64} << 20) + uint64_t{256} * bytes.size());
+  if (compression == Compression::gzip) return gunzip(bytes, path, most);
+  return compression == Compression::xz ? unxz(bytes, path, most) : unzstd(bytes, path, most);
 }
 
 }  // namespace
@@ -31,7 +41,7 @@ FileContent FileContent::open(const std::string& path, uint64_t limit, void (*ch
   if (check != nullptr) check(*bytes, path);
   const Compression compression = compression_of(*bytes);
   if (compression != Compression::none) {
-    bytes = std::make_shared<Bytes>(compression == Compression::gzip ? gunzip(*bytes, path, limit) : unxz(*bytes, path, limit));
+    bytes = std::make_shared<Bytes>(unpacked(compression, *bytes, path, limit));
     keep_cached(cached, *bytes);
   }
   content.bytes_ = *bytes;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/io/codec/compress.h"
+#include "src/io/codec/zstd.h"
 #include "tests/io/temporary.h"
 
 namespace perigee {
@@ -168,6 +169,10 @@ TEST_F(DocumentsTest, AnArchiveIsReadAsTheFolderInIt) {
   expect_near(read_document(*source, 0).terms, {0, 1, 0});
   expect_near(read_document(*source, 1).terms, {1, 0, 0});
   EXPECT_EQ(read_document(*source, 1).label, 1);
+  Bytes smaller;
+  zstd_compress(as_bytes("text,label\none two,x\nthree,y\n"), 3, smaller);
+  write_file(folder_ / "d.csv.zst", smaller);
+  EXPECT_EQ(open(R"("file":"d.csv.zst","features":"binary")")->size(), 2);
 }
 
 TEST_F(DocumentsTest, RecordsAreRowsToo) {

@@ -159,6 +159,9 @@ TEST(TableFile, ReadsCompressedFilesAsTheyCome) {
   two.insert(two.end(), rest.begin(), rest.end());
   write_file(folder / "two.gz", two);
   EXPECT_EQ(all_text(read_table(folder / "two.gz")), expected) << "of two members";
+  two.resize(two.size() + (size_t{1} << 17));
+  write_file(folder / "zeros.gz", two);
+  EXPECT_EQ(all_text(read_table(folder / "zeros.gz")), expected) << "with zeros behind, as of a tape";
   for (const char* program : {"xz", "zstd"}) {
     if (std::system((std::string("command -v ") + program + " > /dev/null && " + program + " -q -k -f -c '" + folder / "plain" + "' > '" +
                      folder / program + "'")

@@ -123,6 +123,9 @@ TEST(TableRefusals, OfPackedFiles) {
   EXPECT_EQ(read(), "accepted");
   packed[24] = '\x7f';  // a kind of piece that there is not
   expect_said(read(), "t.csv.xz: the compressed data are damaged: status 9 of liblzma");
+  // A dictionary of 1.5 GiB.
+  packed = "\xfd\x37zXZ\0\0\4\xe6\xd6\xb4\x46\2\0\x21\1\x27\0\0\0\xb0\xb0\x72\xeb\1\0\0"s;
+  expect_said(read(), "t.csv.xz: decompressing needs more memory than allowed (256 MiB); unpack it first");
   // Files that are mapped are unpacked into one without a name.
   write_file(folder / "t.gz", gzip(as_bytes(std::string(3 << 20, 'x'))));
   expect_said(refusal([&] { unpacked_file(folder / "t.gz", 1 << 20); }),

@@ -264,6 +264,19 @@ TEST(DamagedCodec, SaysHowMuchIsMissing) {
   Bytes frame;
   zstd_compress(as_bytes(text), 3, frame);
   expect_refusal([&] { zstd_decompress(frame, room, "t.zst"); }, "the compressed data are fewer than said; got 5000 bytes, expected 6000");
+  const auto many = [&](uint64_t limit) { return unzstd(frame, "t.zst", limit); };
+  EXPECT_EQ(as_text(many(5000)), text);
+  expect_refusal([&] { many(4999); },
+                 "t.zst: the decompressed data are larger than allowed; expected at most 4999 bytes; unpack the file first");
+  zstd_compress(as_bytes("more"), 3, frame);
+  EXPECT_EQ(as_text(many(1 << 20)), text + "more") << "of two frames";
+  const size_t whole = frame.size();
+  frame.push_back(std::byte{1});
+  expect_refusal([&] { many(1 << 20); }, "t.zst: the compressed data are damaged (Unknown frame descriptor) at byte 33");
+  frame.resize(whole - 5);
+  expect_refusal([&] { many(1 << 20); }, "t.zst: the compressed data end too early at byte " + std::to_string(whole - 5));
+  frame[1] ^= std::byte{4};
+  expect_refusal([&] { many(1 << 20); }, "t.zst: the compressed data are damaged (Unknown frame descriptor) at byte ");
 }
 
 // --- sounds ---

@@ -9,6 +9,7 @@
 
 #include "src/core/error.h"
 #include "src/io/codec/compress.h"
+#include "src/io/codec/zstd.h"
 #include "src/io/digest.h"
 #include "src/io/http.h"
 #include "src/io/idx.h"
@@ -159,6 +160,21 @@ TEST(FileContent, IsKeptDecompressedUntilTheFileChanges) {
   EXPECT_EQ(as_text(repaired.bytes()), text);
   write_file(path, gzip(as_bytes("new")));
   EXPECT_EQ(as_text(FileContent::open(path, 1 << 20).bytes()), "new");
+}
+
+TEST(FileContent, UnpacksZstandardAndNoBomb) {
+  const TemporaryFolder folder;
+  const CacheFolder cache(folder / "cache");
+  Bytes packed;
+  zstd_compress(as_bytes("a,b\n1,2\n"), 3, packed);
+  write_file(folder / "t.zst", packed);
+  EXPECT_EQ(as_text(FileContent::open(folder / "t.zst", 1 << 20).bytes()), "a,b\n1,2\n");
+  EXPECT_TRUE(FileContent::open(folder / "t.zst", 1 << 20).from_cache());
+  packed.clear();
+  zstd_compress(Bytes(size_t{80} << 20), 3, packed);
+  write_file(folder / "bomb.zst", packed);
+  EXPECT_HAS(refusal(ErrorKind::resources, [&] { FileContent::open(folder / "bomb.zst", uint64_t{1} << 34); }),
+             "bomb.zst: the decompressed data are larger than allowed");
 }
 
 TEST(Http, SaysWhyNothingCame) {

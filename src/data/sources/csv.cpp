@@ -19,7 +19,7 @@ SourcePtr open_csv(const Config& config, const std::string& folder) {
 
 constexpr const char* kCsvPositional[] = {"file"};
 constexpr Option kCsvOptions[] = {
-    {"file", "file", nullptr, "the table, also .gz"},
+    {"file", "file", nullptr, "the table, also .gz, .xz and .zst"},
     {"target", "column", "the last column", "what is foretold: a name or number; false: none"},
     {"weight", "column", "none", "how much each row counts: a name or number; it is no feature"},
     {"features", "list of columns", "all others", "what it is foretold from"},
@@ -41,7 +41,8 @@ extern const SourceDef source_csv;
 const SourceDef source_csv{
     .type = "csv",
     .doc =
-        "A table 'file' (also .gz). Options: target (the last column; a name or number; false: none), weight, features, drop, categorical, "
+        "A table 'file' (also .gz, .xz and .zst). Options: target (the last column; a name or number; false: none), weight, features, "
+        "drop, categorical, "
         "dates, "
         "header (found out), delimiter (','), encoding, decimal ('.'), missing ('error', 'mean' or 'skip'), missing_values, task ('auto', "
         "'classify' "

@@ -110,7 +110,7 @@ Documents read_documents(const Config& config, const std::string& folder) {
   documents.where = path;
   documents.encoding = config.string("encoding", "");
   std::string_view name = path;
-  for (const std::string_view packed : {".gz", ".xz"})
+  for (const std::string_view packed : {".gz", ".xz", ".zst"})
     if (name.ends_with(packed)) name.remove_suffix(packed.size());
   const bool json = name.ends_with(".json") || name.ends_with(".jsonl") || name.ends_with(".ndjson");
   if (folder_exists(path)) read_folder(path, documents);
@@ -119,7 +119,7 @@ Documents read_documents(const Config& config, const std::string& folder) {
   else {
     expect_there(path);
     config.fail("file", "is of no kind that can be read", Json(path).dump(),
-                "a folder, or a .tar, .csv, .tsv, .json or .jsonl, also .gz and .xz");
+                "a folder, or a .tar, .csv, .tsv, .json or .jsonl, also .gz, .xz and .zst");
   }
   if (documents.list.empty() || documents.list.size() > kMaxDocuments)
     throw Error(ErrorKind::data,
@@ -308,7 +308,7 @@ SourcePtr open_documents(const Config& config, const std::string& folder) {
 constexpr const char* kDocumentsPositional[] = {"file"};
 constexpr Option kDocumentsOptions[] = {
     {"file", "file", nullptr,
-     "a folder with one folder of .txt files per class, the same as .tar, or a .csv, .tsv, .json or .jsonl; also .gz, .xz"},
+     "a folder with one folder of .txt files per class, the same as .tar, or a .csv, .tsv, .json or .jsonl; also .gz, .xz, .zst"},
     {"text", "name", "text", "column of the table"},
     {"label", "name", "label", "column of the table"},
     {"encoding", "name", kEncodingFallback, kEncodingDoc},

@@ -1,4 +1,4 @@
-// {"type": "idx", "x": "images.idx.gz", "y": "labels.idx.gz"}: any arrays in IDX files, plain, gzipped or xz.
+// {"type": "idx", "x": "images.idx.gz", "y": "labels.idx.gz"}: any arrays in IDX files, plain or compressed.
 #include "src/io/idx.h"
 
 #include <algorithm>

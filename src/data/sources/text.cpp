@@ -321,7 +321,7 @@ constexpr Option kShareOptions[] = {{"train", "number", "0", "share of the train
                                     {"test", "number", "0", "of the test part", {0, 1}}};
 constexpr Schema kTextShares{.options = kShareOptions};
 constexpr Option kTextOptions[] = {
-    {"file", "list of names", nullptr, "one or several files, also .gz and .xz"},
+    {"file", "list of names", nullptr, "one or several files, also .gz, .xz and .zst"},
     {"context", "integer", "the training part's", "characters, words or tokens of a window", {1}},
     {"unit", "name", "char", "what is counted", {}, {"char", "word", "token"}},
     {"tokenizer", "file", "none", "tokenizer.json of Hugging Face or .model of SentencePiece: tokens are counted"},
@@ -348,7 +348,8 @@ extern const SourceDef source_text;
 const SourceDef source_text{
     .type = "text",
     .doc =
-        "Windows of 'context' characters, words or tokens of a text 'file' (one or several, also .gz and .xz), to foretell what follows. "
+        "Windows of 'context' characters, words or tokens of a text 'file' (one or several, also .gz, .xz and .zst), to foretell what "
+        "follows. "
         "Options: "
         "unit ('char', 'word', or 'token' with 'tokenizer', a file of Hugging Face or SentencePiece), stride (1), streams (0: windows "
         "stand alone; else the text is cut into so many lanes, and each "

@@ -46,12 +46,12 @@ void add_rows(const Config& config, const Table& table, TextPairs& pairs) {
 void read_text_pairs_file(const Config& config, const std::string& folder, TextPairs& pairs) {
   const std::string path = pairs.where = path_in(folder, config.string("file"));
   std::string_view name = path;
-  for (const std::string_view packed : {".gz", ".xz"})
+  for (const std::string_view packed : {".gz", ".xz", ".zst"})
     if (name.ends_with(packed)) name.remove_suffix(packed.size());
   const bool json = name.ends_with(".json") || name.ends_with(".jsonl") || name.ends_with(".ndjson"), tabs = name.ends_with(".tsv");
   expect_there(path);
   if (!json && !tabs && !name.ends_with(".csv"))
-    config.fail("file", "is of no kind that has rows of texts", Json(path).dump(), "a .csv, .tsv, .json or .jsonl, also .gz and .xz");
+    config.fail("file", "is of no kind that has rows of texts", Json(path).dump(), "a .csv, .tsv, .json or .jsonl, also .gz, .xz and .zst");
   auto content = std::make_shared<const FileContent>(FileContent::open(path, kMaxTextPairsBytes));
   const std::string_view text = as_text(content->bytes());
   const auto table = std::make_shared<const Table>(
@@ -213,7 +213,7 @@ SourcePtr open_text_pairs(const Config& config, const std::string& folder) {
 
 constexpr const char* kTextPairsPositional[] = {"file"};
 constexpr Option kTextPairsOptions[] = {
-    {"file", "file", "none", "a .csv, .tsv, .json or .jsonl with a column for each text; also .gz, .xz"},
+    {"file", "file", "none", "a .csv, .tsv, .json or .jsonl with a column for each text; also .gz, .xz, .zst"},
     {"input", "name", "input", "column of the texts that are read"},
     {"output", "name", "output", "column of the texts that are written"},
     {"inputs", "list of names", "none", "in place of a file: the texts that are read"},

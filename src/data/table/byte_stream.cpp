@@ -68,10 +68,13 @@ class CompressedStream : public ByteStream {
     size_t done = 0;
     while (done < size) {
       if (at_ == end_ && !finished_) refill();
+      // Streams may follow each other, and zeros a stream.
+      while (!inside_ && begun_ && at_ < end_ && in_[at_] == 0) ++at_;
+      if (at_ == end_ && !finished_) continue;
       const bool at_end = at_ == end_;
       if (at_end && !inside_) break;
       if (!inside_) begin();
-      inside_ = true;
+      inside_ = begun_ = true;
       const size_t before = at_, made = done;
       // All input may be taken and some output still be inside.
       if (step(out, size, done)) inside_ = false;
@@ -102,7 +105,7 @@ class CompressedStream : public ByteStream {
   }
   std::unique_ptr<ByteStream> file_;
   uint64_t base_ = 0;
-  bool inside_ = false;
+  bool inside_ = false, begun_ = false;
 };
 
 class GzipStream : public CompressedStream {
@@ -156,6 +159,10 @@ class XzStream : public CompressedStream {
     const lzma_ret status = ::lzma_code(&stream_, LZMA_RUN);
     at_ += given - stream_.avail_in;
     done += room - stream_.avail_out;
+    if (status == LZMA_MEM_ERROR || status == LZMA_MEMLIMIT_ERROR)
+      throw Error(ErrorKind::resources, {.where = path_,
+                                         .what = "decompressing needs more memory than allowed (256 MiB)",
+                                         .hint = "unpack it first, or pack it again with a smaller dictionary: xz -6"});
     if (status != LZMA_OK && status != LZMA_STREAM_END && status != LZMA_BUF_ERROR)
       damaged("the compressed data are damaged: status " + std::to_string(status) + " of liblzma");
     return status == LZMA_STREAM_END;
@@ -194,7 +201,9 @@ const Zstd& zstd() {
 class ZstdStream : public CompressedStream {
  public:
   ZstdStream(const std::string& path, std::vector<char> head, std::unique_ptr<ByteStream> file)
-      : CompressedStream(path, std::move(head), std::move(file)), stream_(zstd().create()) {}
+      : CompressedStream(path, std::move(head), std::move(file)), stream_(zstd().create()) {
+    if (stream_ == nullptr) throw Error(ErrorKind::resources, {.where = path_, .what = "not enough memory for Zstandard"});
+  }
   ~ZstdStream() override { zstd().release(stream_); }
 
  protected:

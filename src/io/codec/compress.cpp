@@ -17,12 +17,6 @@ constexpr size_t kStep = size_t{1} << 30;  // zlib counts in 32 bits
   throw Error(ErrorKind::data, {.where = where, .what = what + " at byte " + std::to_string(offset)});
 }
 
-[[noreturn]] void too_large(const std::string& where, uint64_t limit) {
-  throw Error(
-      ErrorKind::resources,
-      {.where = where, .what = "the decompressed data are larger than allowed", .expected = "at most " + std::to_string(limit) + " bytes"});
-}
-
 // Output that grows by halves up to one byte beyond the limit, which tells "exactly the limit" from "more".
 class Output {
  public:
@@ -62,7 +56,7 @@ class Inflater {
   size_t run(std::span<const std::byte> in, Output& out, const std::string& where, size_t base, uint64_t limit) {
     size_t taken = 0;
     for (;;) {
-      if (!out.grow()) too_large(where, limit);
+      if (!out.grow()) decompressed_too_large(where, limit);
       const size_t given = std::min(in.size() - taken, kStep), room = out.room();
       stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data() + taken));
       stream_.avail_in = static_cast<uInt>(given);
@@ -110,7 +104,7 @@ Bytes gunzip(std::span<const std::byte> compressed, const std::string& where, ui
     done += inflater.run(compressed.subspan(done), out, where, done, limit);
     inflater.reset();
   } while (done < compressed.size());
-  if (!out.grow()) too_large(where, limit);
+  if (!out.grow()) decompressed_too_large(where, limit);
   return out.take();
 }
 
@@ -142,7 +136,7 @@ Bytes unxz(std::span<const std::byte> compressed, const std::string& where, uint
   stream.next_in = reinterpret_cast<const uint8_t*>(compressed.data());
   stream.avail_in = compressed.size();
   for (;;) {
-    if (!out.grow()) too_large(where, limit);
+    if (!out.grow()) decompressed_too_large(where, limit);
     const size_t room = out.room();
     stream.next_out = reinterpret_cast<uint8_t*>(out.free());
     stream.avail_out = room;
@@ -159,7 +153,7 @@ Bytes unxz(std::span<const std::byte> compressed, const std::string& where, uint
     if (status == LZMA_BUF_ERROR) compress_damaged(where, offset, "the compressed data end too early");
     compress_damaged(where, offset, status == LZMA_FORMAT_ERROR ? "not xz data" : "the compressed data are damaged");
   }
-  if (!out.grow()) too_large(where, limit);
+  if (!out.grow()) decompressed_too_large(where, limit);
   return out.take();
 }
 
@@ -185,6 +179,13 @@ Bytes gzip(std::span<const std::byte> bytes) {
   return out;
 }
 
+void decompressed_too_large(const std::string& where, uint64_t limit) {
+  throw Error(ErrorKind::resources, {.where = where,
+                                     .what = "the decompressed data are larger than allowed",
+                                     .expected = "at most " + std::to_string(limit) + " bytes",
+                                     .hint = "unpack the file first if it is meant to be so large"});
+}
+
 Compression compression_of(std::span<const std::byte> bytes) {
   const std::string_view text = as_text(bytes);
   if (text.starts_with("\x1f\x8b")) return Compression::gzip;
@@ -192,6 +193,7 @@ Compression compression_of(std::span<const std::byte> bytes) {
                                         "7zXZ\0",
                                         6)))
     return Compression::xz;
+  if (text.starts_with("\x28\xb5\x2f\xfd")) return Compression::zstd;
   return Compression::none;
 }
 

@@ -15,11 +15,12 @@ Bytes gunzip(std::span<const std::byte> compressed, const std::string& where, ui
 Bytes inflate_raw(std::span<const std::byte> compressed, const std::string& where, uint64_t size);  // ZIP's: exactly `size` bytes
 Bytes unxz(std::span<const std::byte> compressed, const std::string& where, uint64_t limit);
 Bytes gzip(std::span<const std::byte> bytes);
+[[noreturn]] void decompressed_too_large(const std::string& where, uint64_t limit);
 
-enum class Compression { none, gzip, xz };
+enum class Compression { none, gzip, xz, zstd };
 Compression compression_of(std::span<const std::byte> bytes);  // by their first bytes
 
-// The content of a file, decompressed if it is compressed. Decompressed content is kept in the user's cache folder, bound to the file's
+// The content of a file, decompressed if it is compressed (.zst is in zstd.h), to at most 64 MiB and 256 times its size. Decompressed content is kept in the user's cache folder, bound to the file's
 // path, size and time, and mapped from there the next time.
 class FileContent {
  public:
