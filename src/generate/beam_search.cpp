@@ -71,7 +71,7 @@ bool BeamSearch::step() {
     if (next.size() == static_cast<size_t>(options_.beams)) break;
     Beam beam = beams_[static_cast<size_t>(each.beam)];
     beam.units.push_back(each.unit);
-    if (each.unit != text_.end()) beam.text += text_.piece(each.unit, beam.text);
+    if (each.unit != text_.end()) beam.text += text_.piece(each.unit, beam.text.empty() ? options_.prompt.value_or("") : beam.text);
     beam.sum = each.sum;
     if (set_aside(beam)) continue;
     next.push_back(std::move(beam));

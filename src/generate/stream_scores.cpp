@@ -71,7 +71,7 @@ void StreamScores::scores(int row, std::span<double> into) const {
 }
 
 std::unique_ptr<NextScores> scores_of(Model& model, const TextModel& text, int64_t rows, const TextMemory& memory) {
-  if (text.every() && StepModel::is_for(model)) return std::make_unique<StreamScores>(model, text, rows, memory);
+  if (text.every() && !text.packed() && StepModel::is_for(model)) return std::make_unique<StreamScores>(model, text, rows, memory);
   return std::make_unique<WindowScores>(model, text, rows, memory);
 }
 

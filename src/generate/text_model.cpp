@@ -1,5 +1,7 @@
 #include "src/generate/text_model.h"
 
+#include <algorithm>
+
 #include "src/model/record_reader.h"
 
 namespace perigee {
@@ -22,11 +24,18 @@ TextModel::TextModel(const Model& model, const Json& job, const Json& fitted) {
   const Json* type = text_value(leaf, "type");
   const Json* learned = leaf.is_object() ? leaf.find("fitted") : nullptr;
   const bool pairs = type != nullptr && type->as_string() == "text_pairs";
-  if (type == nullptr || (type->as_string() != "text" && !pairs) || learned == nullptr || !learned->is_object())
+  // Documents have one label each; in rows of several the target may be what comes next.
+  const Json* row = reader.packed();
+  const Json* next = row != nullptr ? text_value(*row, "next") : nullptr;
+  const bool packed =
+      type != nullptr && type->as_string() == "documents" && next != nullptr && next->as_string() == model.spec().target.name;
+  if (type == nullptr || (type->as_string() != "text" && !pairs && !packed) || learned == nullptr || !learned->is_object())
     refuse("this is no model of text", type ? "data of type '" + type->as_string() + "'" : "a model without a job's data",
-           "a model trained on a source of type 'text' or 'text_pairs'");
+           "a model trained on a source of type 'text' or 'text_pairs', or on 'packed' documents with 'next' as the target");
   if (pairs) read_pairs(model, Config(*learned, "vocabulary"));
+  else if (packed) read_packed(model, Config(*learned, "vocabulary"));
   else read_text(model, Config(*learned, "vocabulary"));
+  if (window_ == 0) window_ = context_;
   filler_ = vocabulary_->filler();
 }
 
@@ -43,6 +52,28 @@ void TextModel::read_text(const Model& model, const Config& learned) {
     refuse("the network does not foretell the text's units", input.type.text() + " to " + output.text(),
            "numbers of units to their scores " + wanted.text() + ", under a loss such as cross_entropy");
   stepped_ = input.name;
+}
+
+// A sequence of a row is no longer than its document was, whatever room the row has: that many steps the model has learned.
+void TextModel::read_packed(const Model& model, const Config& learned) {
+  vocabulary_ = std::make_unique<TextNumbers>(learned);
+  every_ = true;
+  std::string got;
+  bool fits = model.link() == "softmax";
+  for (const NetworkInput& input : model.spec().inputs) {
+    got += (got.empty() ? "" : ", ") + input.name + " " + input.type.text();
+    const bool row = input.type.dtype == Dtype::i64 && input.type.shape.rank() == 1;
+    if (input.role == FieldRole::none && row && stepped_.empty()) stepped_ = input.name, window_ = input.type.shape[0];
+    else if (input.role == FieldRole::length && input.type.dtype == Dtype::i64) row_count_ = input.name;
+    else if (input.role == FieldRole::segment && row) segments_ = input.name;
+    else fits = false;
+  }
+  const Type& output = model.output_types().at(0);
+  const Shape wanted{vocabulary_->size(), window_};
+  if (!fits || stepped_.empty() || !packed() || output.shape.rank() != 2 || output.shape[0] < wanted[0] || output.shape[1] != window_)
+    refuse("the network does not foretell the text's units", got + " to " + output.text(),
+           "numbers of units to their scores " + wanted.text() + ", under a loss such as cross_entropy");
+  context_ = std::clamp<int64_t>(learned.integer("length", window_), 1, window_);
 }
 
 // The source names its fields.

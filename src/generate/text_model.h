@@ -23,12 +23,17 @@ class TextModel {
 
   // The scores of a unit; those of a text's end, where there is one, are the last.
   int64_t vocabulary_size() const { return vocabulary_->size() + (encodes() ? 1 : 0); }
-  int64_t context() const { return context_; }                // units of a window
+  int64_t context() const { return context_; }                // units that are looked at
+  int64_t window() const { return window_; }                  // steps of a row, of which the text has at most context()
   bool every() const { return every_; }                       // the model says what follows each unit of the window, by those before alone
   int64_t unknown() const { return vocabulary_->unknown(); }  // -1: there is none
   bool encodes() const { return read_ != nullptr; }           // it reads one text and writes another
   int64_t end() const { return encodes() ? vocabulary_->size() : -1; }
   const std::string& stepped() const { return stepped_; }  // the input that is the text so far
+  // A row has room for several sequences, one of which is the text: the inputs that say how many of its steps there are, and where it begins.
+  bool packed() const { return !segments_.empty(); }
+  const std::string& count() const { return row_count_; }
+  const std::string& segments() const { return segments_; }
   // The numbers of `input`, and how many they are. Error(data) for what is not in the vocabulary or too long, Error(usage) when there is nothing.
   TextMemory memory(std::string_view input, const std::string& where) const;
   // It stands where a window begins before the text does: a line break or a blank, where the vocabulary has one.
@@ -42,12 +47,14 @@ class TextModel {
 
  private:
   void read_text(const Model& model, const Config& learned);
+  void read_packed(const Model& model, const Config& learned);
   void read_pairs(const Model& model, const Config& learned);
 
   std::unique_ptr<TextNumbers> vocabulary_, read_;
   std::string stepped_, whole_, count_;  // inputs by name; empty: there is none
   int64_t length_ = 0;                   // of `whole_`
-  int64_t context_ = 0, filler_ = 0;
+  std::string row_count_, segments_;     // likewise, of rows of several sequences
+  int64_t context_ = 0, window_ = 0, filler_ = 0;
   bool every_ = false;
 };
 

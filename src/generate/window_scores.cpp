@@ -11,12 +11,16 @@ WindowScores::WindowScores(Model& model, const TextModel& text, int64_t rows, co
       memory_(plans_, model.params(), nullptr),
       at_once_(plans_.slices().sliceable ? rows : 1),
       last_(static_cast<size_t>(rows)),
-      windows_(static_cast<size_t>(rows * text.context())),
+      windows_(static_cast<size_t>(rows * text.window())),
+      counts_(static_cast<size_t>(rows)),
+      segments_(text.packed() ? windows_.size() : 0),
       scores_(static_cast<size_t>(rows * text.vocabulary_size())) {
   run_ = &memory_.at(at_once_);
   run_->pack();
   output_ = run_->output_index(std::string("layer:") + kUnlinkedOutput);
   input_ = run_->plan().input_index(text.stepped());
+  if (!text.count().empty()) count_input_ = run_->plan().input_index(text.count());
+  if (text.packed()) segments_input_ = run_->plan().input_index(text.segments());
   for (const auto& [name, numbers] : memory) {
     looked_at_.push_back(repeated(numbers, at_once_));
     if (const int input = run_->plan().input_index(name); input >= 0) run_->set_input(input, looked_at_.back().data());
@@ -47,11 +51,15 @@ void WindowScores::advance(std::span<const int> parents, std::span<const int64_t
 void WindowScores::compute() {
   std::fill(windows_.begin(), windows_.end(), text_.filler());
   for (size_t i = 0; i < last_.size(); ++i) {
-    const auto context = static_cast<size_t>(text_.context()), at = text_.every() ? 0 : context - last_[i].size();
-    std::copy(last_[i].begin(), last_[i].end(), windows_.begin() + static_cast<ptrdiff_t>(i * context + at));
+    const auto window = static_cast<size_t>(text_.window()), at = text_.every() ? 0 : window - last_[i].size();
+    std::copy(last_[i].begin(), last_[i].end(), windows_.begin() + static_cast<ptrdiff_t>(i * window + at));
+    counts_[i] = static_cast<int64_t>(last_[i].size());
+    for (size_t step = 0; text_.packed() && step < window; ++step) segments_[i * window + step] = step < last_[i].size() ? 1 : 0;
   }
   for (int64_t first = 0; first < static_cast<int64_t>(last_.size()); first += at_once_) {
-    if (input_ >= 0) run_->set_input(input_, windows_.data() + first * text_.context());
+    if (input_ >= 0) run_->set_input(input_, windows_.data() + first * text_.window());
+    if (count_input_ >= 0) run_->set_input(count_input_, counts_.data() + first);
+    if (segments_input_ >= 0) run_->set_input(segments_input_, segments_.data() + first * text_.window());
     run_->run(nullptr, {});
     keep_scores(first);
   }

@@ -30,10 +30,11 @@ class WindowScores final : public NextScores {
   PlanMemory memory_;
   int64_t at_once_;  // rows of the plan: one where the network lets rows depend on each other
   PlanRun* run_ = nullptr;
-  int input_ = -1, output_ = -1;
+  int input_ = -1, output_ = -1, count_input_ = -1, segments_input_ = -1;
   std::vector<std::vector<int64_t>> looked_at_;  // of each input of the memory: [rows, ...]
   std::vector<std::vector<int64_t>> last_;       // of each row: its last units, at most a window
-  std::vector<int64_t> windows_;                 // [rows, context]: what the plan reads
+  std::vector<int64_t> windows_;                 // [rows, window]: what the plan reads
+  std::vector<int64_t> counts_, segments_;       // [rows]; [rows, window]: of rows that have room for several sequences
   std::vector<double> scores_;                   // [rows, vocabulary]
 };
 

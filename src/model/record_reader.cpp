@@ -213,6 +213,12 @@ std::string RecordReader::leaf_type() const { return type_of(leaf_); }
 bool RecordReader::reads_text() const { return leaf_type() == "text" || leaf_type() == "documents"; }
 bool RecordReader::is_table() const { return leaf_type() == "csv" || leaf_type() == "table"; }
 
+const Json* RecordReader::packed() const {
+  for (const Json* at = &description_; at != nullptr; at = inner_of(*at))
+    if (type_of(*at) == "packed") return at;
+  return nullptr;
+}
+
 // Whether a transform belongs to what every example gets: no chance; the target's only where it is needed.
 bool RecordReader::applies(const Json& transform, Purpose purpose) const {
   const TransformDef* def = nullptr;
@@ -258,7 +264,12 @@ Json RecordReader::around(const Json& description, const Json& inner, Purpose pu
 SourcePtr RecordReader::open_leaf(const Json& leaf, Purpose purpose, const std::string& where,
                                   const std::function<SourcePtr(const Config& leaf)>& open) const {
   const Json description = around(description_, leaf, purpose);
-  const LeafScope scope([&](const Config& config, const std::string&) { return open(config); });
+  // Rows of sequences are made here, of what the leaf inside gives; arrays are such rows.
+  const bool rows = type_of(leaf) == "arrays";
+  const SourceDef& packed = source_named("packed");
+  const LeafScope scope([&](const Config& config, const std::string& folder) {
+    return !rows && config.string("type") == packed.type ? packed.open(config, folder) : open(config);
+  });
   return open_source(Config(description, where, ErrorKind::data), ".");
 }
 

@@ -38,6 +38,8 @@ class RecordReader {
 
   // The description of the source that reads the job's data, with what was fitted; an empty object where the job names none.
   const Json& leaf() const { return leaf_; }
+  // The source "packed" around it, whose rows the model reads; null: there is none.
+  const Json* packed() const;
 
   // --- To predict: targets are not needed. Error(usage) for what the model does not take, Error(data) for what does not fit it.
 

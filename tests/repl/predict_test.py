@@ -31,6 +31,17 @@ READER = {
 }
 
 
+# Rows of several sentences, in which four words go on in a circle: what comes next, and whether a sentence has an even number of words.
+SENTENCES = {"type": "packed", "length": 16, "source": {"type": "documents", "file": "sentences.csv", "length": 6}}
+ROWS = {
+    "network": [{"type": "embedding", "size": 6, "out": 16}, "positions", {"type": "transformer", "layers": 1, "heads": 2, "causal": True},
+                {"type": "dense", "out": 6, "over": "steps"}],
+    "loss": {"type": "cross_entropy", "ignore": -1}, "optimizer": {"type": "adam", "lr": 0.01}, "epochs": 40, "seed": 1,
+    "data": {"batch": 4, "train": SENTENCES},
+}
+CIRCLE = ["one", "two", "three", "four"]
+
+
 def png(path, value, sides=0, columns=4):
     """A grey picture of 4 rows, whose 4 middle columns have that value."""
     def chunk(kind, data):
@@ -46,7 +57,10 @@ def prepare():
     pathlib.Path("houses.csv").write_text("\n".join(["id,size,city,price", *lines]) + "\n")
     for i in range(8):
         png(pathlib.Path(f"pictures/{'dark' if i % 2 else 'bright'}/{i}.png"), 40 if i % 2 else 220)
-    for name, job in (("houses", HOUSES), ("classifier", PICTURES), ("reader", READER)):
+    sentences = [" ".join(CIRCLE[(i // 4 + t) % 4] for t in range(2 + i % 4)) + (",even" if i % 2 == 0 else ",odd") for i in range(128)]
+    pathlib.Path("sentences.csv").write_text("\n".join(["text,label", *sentences]) + "\n")
+    goes_on = ROWS | {"data": {"batch": 4, "train": SENTENCES | {"next": "y"}}}
+    for name, job in (("houses", HOUSES), ("classifier", PICTURES), ("reader", READER), ("rows", ROWS), ("goes_on", goes_on)):
         pathlib.Path(f"{name}.json").write_text(json.dumps(job))
         run("train", f"{name}.json", "--out", name, "--log", "json")
 
@@ -237,9 +251,41 @@ def a_model_of_ctc_answers_with_labels():
     assert "texts are made by perigee generate" in run("predict", "houses", "houses.csv", "--beams", "2", code=2)[1]
 
 
+def models_of_packed_rows_read_texts():
+    for count in (2, 3, 4, 5):
+        words = [CIRCLE[t % 4] for t in range(count)]
+        pathlib.Path("said.txt").write_text(" ".join(words))
+        values = results("rows", "said.txt")[0]["values"]  # a score of each class, first of all steps of "even"
+        assert (values[count - 1] > 0.9) == (count % 2 == 0), (count, values)
+        assert values[count - 1] > 0.9 or values[16 + count - 1] > 0.9, values
+    # A row that is given as it is has the same answer.
+    model = pathlib.Path("rows/model.safetensors").read_bytes()
+    known = json.loads(json.loads(model[8:8 + int.from_bytes(model[:8], "little")])["__metadata__"]["fitted"])["vocabulary"]
+    lists = [[1 + known.index(word) for word in words], [1] * 5]
+    x, s = ("{" + ", ".join(str(n) for n in each + [0] * 11) + "}" for each in lists)
+    code = f'r = pg.load_model("rows"):predict {{ x = {x}, n = 5, s = {s} }}; print(table.concat((r[1] or r).values, " "))'
+    for got, expected in zip(run("-e", code)[0].split(), values):
+        assert abs(float(got) - expected) < 1e-5, (got, expected)
+
+
+def models_of_packed_rows_go_on_with_texts():
+    said = lambda *more: run("generate", "goes_on", "--prompt", *more)[0]
+    for start in range(4):
+        after = "".join(" " + CIRCLE[(start + t) % 4] for t in (2, 3, 4))
+        prompt = CIRCLE[start] + " " + CIRCLE[(start + 1) % 4]
+        assert said(prompt, "--tokens", "3", "--temperature", "0") == after + "\n", start
+        assert said(prompt, "--tokens", "3", "--beams", "3") == after + "\n", start
+    # No sentence was so long: the last six words count, as many as the source cuts sentences to.
+    assert said(" ".join(CIRCLE * 3), "--tokens", "5", "--temperature", "0") == " one two three four one\n"
+    code = 'print(pg.load_model("goes_on"):generate { prompt = "four", tokens = 2, temperature = 0 })'
+    assert run("-e", code)[0].strip() == "one two"
+    error = run("generate", "rows", "--prompt", "one", code=2)[1]
+    assert "or on 'packed' documents with 'next' as the target" in error, error
+
+
 CHECKS = [columns_go_by_name, a_standardized_target_is_foretold_in_its_unit, a_loaded_model_predicts_as_the_program, missing_columns_are_all_named, unknown_categories_are_counted_at_the_end,
           each_output_has_the_class_names_of_its_label, a_broken_file_ends_no_batch, folders_are_their_files, pictures_are_fitted_as_in_training, results_go_to_a_file, inner_layers_by_name,
-          a_model_of_ctc_answers_with_labels, eval_reads_other_data_by_the_job]
+          models_of_packed_rows_read_texts, models_of_packed_rows_go_on_with_texts, a_model_of_ctc_answers_with_labels, eval_reads_other_data_by_the_job]
 
 
 def main():
