@@ -2,13 +2,14 @@
 -- improbable (An & Cho 2015): a 9 looks much like what it knows. A one-class network learns one kind and finds strange what lies outside
 -- (Chalapathy et al. 2018). The figure is the area under the ROC curve: 0.5 is guessing.
 --
---     perigee -e 'dofile "models/programs/anomaly.lua"'                      -- the digit 9; arg = { 4 } for another
+--     perigee -e 'dofile "models/programs/anomaly.lua"'                      -- the digit 9, seed 1
+--     perigee -e 'arg = { 4, 2 } dofile "models/programs/anomaly.lua"'       -- the digit 4, seed 2
 --     perigee -e 'small = true dofile "models/programs/anomaly.lua"'         -- seconds
 local pg = require "perigee"
-local left_out = arg and tonumber(arg[1]) or 9
+local left_out, seed = arg and tonumber(arg[1]) or 9, arg and tonumber(arg[2]) or 1
 local small = rawget(_G, "small")
 local mnist = pg.data.mnist()
-pg.seed(1)
+pg.seed(seed)
 
 -- The pixels of the digits of a part, and which of them are of the kind that is left out.
 local function digits(source, count)
@@ -17,7 +18,7 @@ local function digits(source, count)
 end
 
 local function learn(network, x, options)
-  options.network, options.loss, options.target, options.seed = network, "none", "x", 1
+  options.network, options.loss, options.target, options.seed = network, "none", "x", seed
   options.data = { train = pg.data.arrays { x = x }, batch = 128 }
   local run, file = pg.start(pg.experiment(options), { folder = false }), os.tmpname()
   run:wait()
