@@ -90,4 +90,29 @@ function tests.data_that_cannot_be_opened_say_why()
   check.raises(function() return #pg.data.csv { "nothere.csv" } end, "nothere.csv")
 end
 
+-- Written as lists, short and long, and as tensors: whole numbers of a field that class_names has are labels.
+function tests.each_field_of_arrays_may_be_a_label()
+  local function described(source)
+    local found = {}
+    for _, field in ipairs(source:fields()) do found[field.name] = { field.dtype, field.classes, field.class_names } end
+    return found
+  end
+  for _, count in ipairs { 6, 6000 } do
+    local x, labels = {}, {}
+    for i = 1, count do x[i], labels[i] = { i }, i % 3 end
+    for _, z in ipairs { labels, pg.tensor(labels), pg.tensor(labels, { dtype = "i64" }) } do
+      local found = described(pg.data.arrays { x = x, y = labels, z = z, w = labels, v = z, class_names = { z = { "a", "b", "c" }, y = {}, v = 5 } })
+      check.equal(found.z, { "i64", 3, { "a", "b", "c" } })
+      check.equal(found.y, { "i64", 3 })
+      check.equal(found.v, { "i64", 5 })
+      check.equal(found.w, { "f32" })
+    end
+  end
+  local x, y = { { 1 }, { 2 } }, { 0, 1 }
+  check.equal(described(pg.data.arrays { x = x, y = y, classes = 4, class_names = { x = 0 } }).y, { "i64", 4 })
+  check.raises(function() pg.data.arrays { x = x, y = y, class_names = { z = 2 } }:fields() end, "names a field that there is not; got 'z'")
+  check.raises(function() pg.data.arrays { x = x, y = y, class_names = { y = { "a", 2 } } }:fields() end, "'class_names.y' has an element of the wrong type")
+  check.raises(function() pg.data.arrays { x = x, y = { 0, 7 }, class_names = { y = 2 } }:fields() end, "out of range")
+end
+
 return tests

@@ -142,8 +142,8 @@ TEST(Prediction, EachOutputHasTheClassNamesOfItsTarget) {
              "shade": {"type": "cross_entropy", "target": "shade"}}, "optimizer": "adam", "epochs": 1,
     "data": {"batch": 3, "train": {"type": "arrays", "x": [[1, 2], [2, 1], [0, 1]], "y": [0, 2, 1], "s": [1, 0, 1], "shade": [0, 3, 1],
              "class_names": {"y": ["cat", "dog", "emu"], "s": ["small", "large"], "shade": 4}}}})",
-                                    "job"),
-                          "job"),
+                                  "job"),
+                      "job"),
                   {.threads = 1});
   const auto checks = [](const std::vector<PredictedOutput>& outputs) {
     ASSERT_EQ(outputs.size(), 3u);

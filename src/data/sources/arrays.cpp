@@ -155,14 +155,17 @@ struct LabelOptions {
 LabelOptions field_labels(const Config& config, const std::string& name, const Json& entry) {
   const std::string key = "class_names." + name;
   LabelOptions options{.named = true};
-  if (entry.is_int() && entry.as_int() >= 0 && entry.as_int() <= kMostClassesOfArrays) options.classes = entry.as_int();
-  else if (!entry.is_array())
-    config.fail(key, "is neither names nor a number of classes", entry.dump().substr(0, 60), "{ \"no\", \"yes\" } or 2");
-  else
+  const bool empty = entry.is_object() && entry.as_object().empty();  // as a script writes an empty list
+  if (entry.is_int() && entry.as_int() >= 0 && entry.as_int() <= kMostClassesOfArrays) {
+    options.classes = entry.as_int();
+  } else if (entry.is_array()) {
     for (const Json& each : entry.as_array()) {
       if (!each.is_string()) config.fail(key, "has an element of the wrong type", each.type_name(), "string");
       options.names.push_back(each.as_string());
     }
+  } else if (!empty) {
+    config.fail(key, "is neither names nor a number of classes", entry.dump().substr(0, 60), "{ \"no\", \"yes\" } or 2");
+  }
   return options;
 }
 
