@@ -101,7 +101,8 @@ function tests.each_field_of_arrays_may_be_a_label()
     local x, labels = {}, {}
     for i = 1, count do x[i], labels[i] = { i }, i % 3 end
     for _, z in ipairs { labels, pg.tensor(labels), pg.tensor(labels, { dtype = "i64" }) } do
-      local found = described(pg.data.arrays { x = x, y = labels, z = z, w = labels, v = z, class_names = { z = { "a", "b", "c" }, y = {}, v = 5 } })
+      local named = { z = { "a", "b", "c" }, y = {}, v = 5 }
+      local found = described(pg.data.arrays { x = x, y = labels, z = z, w = labels, v = z, class_names = named })
       check.equal(found.z, { "i64", 3, { "a", "b", "c" } })
       check.equal(found.y, { "i64", 3 })
       check.equal(found.v, { "i64", 5 })
