@@ -59,8 +59,12 @@ void check_watched(const Job& job, const Config& config, const char* key, const 
     const auto watched = [&](const std::vector<std::string>& known) {
       return std::ranges::find(known, figure) == known.end() ? "loss" : figure;
     };
-    const std::string hint = is_part ? "give data = { " + part + " = ... }, or watch '" + there.back() + "." + watched(measured()) + "'"
-                                     : nearest_hint(part, there);
+    std::string hint = is_part ? "give data = { " + part + " = ... }, or watch '" + there.back() + "." + watched(measured()) + "'"
+                               : nearest_hint(part, there);
+    if (hint.empty()) {  // perhaps the figure alone
+      const std::string judged = std::ranges::find(there, "validation") != there.end() ? "validation" : there.back();
+      hint = figure_hint(judged, metric, figures_on(job, judged, *task_of(judged)), *task_of(judged));
+    }
     config.fail(key, "names a part of the data that the job does not have", "'" + part + "'", "one of " + quoted(there), hint);
   }
   const std::vector<std::string> known = figures_on(job, part, *task);

@@ -112,7 +112,8 @@ function tests.each_field_of_arrays_may_be_a_label()
   local x, y = { { 1 }, { 2 } }, { 0, 1 }
   check.equal(described(pg.data.arrays { x = x, y = y, classes = 4, class_names = { x = 0 } }).y, { "i64", 4 })
   check.raises(function() pg.data.arrays { x = x, y = y, class_names = { z = 2 } }:fields() end, "names a field that there is not; got 'z'")
-  check.raises(function() pg.data.arrays { x = x, y = y, class_names = { y = { "a", 2 } } }:fields() end, "'class_names.y' has an element of the wrong type")
+  local mixed = pg.data.arrays { x = x, y = y, class_names = { y = { "a", 2 } } }
+  check.raises(function() mixed:fields() end, "'class_names.y' has an element of the wrong type")
   check.raises(function() pg.data.arrays { x = x, y = { 0, 7 }, class_names = { y = 2 } }:fields() end, "out of range")
 end
 

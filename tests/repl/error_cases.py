@@ -85,6 +85,8 @@ CASES = [
            "did you mean 'validation.loss'?", "nearest", "validation.los", more='early_stopping = { metric = "validation.los" },', data=VALIDATION),
     script("a figure of another evaluation", "trial.lua:9: early_stopping", "'auc'", "did you mean 'validation.roc.auc'?", "nearest",
            "validation.auc", more='early_stopping = { metric = "validation.auc" }, metrics = { "classification", "roc" },', data=VALIDATION),
+    script("a figure without its part", "trial.lua:9: early_stopping", "'roc'", "did you mean 'validation.roc.auc'?", "nearest",
+           "roc.auc", more='early_stopping = { metric = "roc.auc" }, metrics = { "classification", "roc" },', data=VALIDATION),
     script("a figure that could be measured", "trial.lua:9: early_stopping", "'auc'", 'metrics = { "roc" }',
            ("early_stopping", 'metrics = { "roc" }, early_stopping'), more='early_stopping = { metric = "validation.auc" },', data=VALIDATION),
     script("a part that is not there", "trial.lua:9: early_stopping", "names a part of the data that the job does not have", "'train.loss'",
