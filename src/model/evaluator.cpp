@@ -63,7 +63,7 @@ EvaluationTask tasks_of(const Model& model, std::span<const Field> targets) {
 // A training part whose targets were mixed has distributions, where the others have labels.
 std::string hint_for(const Field& field, const Type& wanted) {
   if (field.classes == 0 || wanted != Type{Dtype::f32, Shape{field.classes}}) return "";
-  return "make distributions of its labels too: source:map { pg.transform.one_hot {} }";
+  return "make distributions of its labels too: source:map { pg.transform.one_hot {} }, and judge them by metrics = { \"classification\" }";
 }
 
 }  // namespace
