@@ -127,7 +127,7 @@ end
 
 -- Methods of pg.sequential and pg.graph -------------------------------------------------------------------------------------------
 
--- Of networks that draw their parameters when they see what they are applied to.
+-- Networks that draw their parameters when they see what they are applied to have one here.
 local seeds = setmetatable({}, { __mode = "k" })
 
 local function state_of(net, call)

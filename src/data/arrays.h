@@ -33,7 +33,7 @@ SourcePtr arrays_source(const std::string& name, std::vector<NamedArray> arrays,
 // The same, of arrays that named_array() has made by `config`. Error where "class_names" there has a field that they have not.
 SourcePtr arrays_source(const Config& config, const std::string& name, std::vector<NamedArray> arrays);
 
-// Of all sources of arrays.
+// All sources of arrays have this option.
 inline constexpr const char* kClassNamesDoc =
     "of the label: { \"no\", \"yes\" }; or of each field that is a label, names or the number of classes (0: found out): { y = { \"no\", "
     "\"yes\" }, size = 3 }";
