@@ -80,6 +80,44 @@ TEST(PictureLoops, ResampleAsPlainLoops) {
   }
 }
 
+// Each result is one element: it comes out as it is, in its plane.
+TEST(PictureLoops, APartOfTheSameSizeIsOnlySpread) {
+  constexpr int kWidth = 23, kHeight = 9, kTo = 19, kRows = 7, kLeft = 2, kTop = 1;
+  std::vector<int32_t> first, row_first;
+  for (int x = 0; x < kTo; ++x) first.push_back(kLeft + x);
+  for (int y = 0; y < kRows; ++y) row_first.push_back(kTop + y);
+  const std::vector<int32_t> one(kTo, 1);
+  const std::vector<float> whole(kTo, 1.f);
+  for (const int c : {1, 3, 4}) {
+    const std::vector<float> image = noise(c * kWidth * kHeight);
+    std::vector<uint8_t> bytes;
+    for (const float value : image) bytes.push_back(static_cast<uint8_t>(value * 255));
+    for (const bool mirrored : {false, true})
+      for (const bool of_bytes : {false, true}) {
+        ResampleCall call{.from = of_bytes ? static_cast<const void*>(bytes.data()) : image.data(),
+                          .row = kWidth * c,
+                          .channels = c,
+                          .rows = {row_first.data(), one.data(), whole.data(), 1, kRows},
+                          .columns = {first.data(), one.data(), whole.data(), 1, kTo},
+                          .scale = .3f,
+                          .mirrored = mirrored};
+        call.to_plane = kTo * kRows, call.to_row = kTo;
+        const std::vector<float> made = on_each(static_cast<size_t>(c * kTo * kRows), [&](const PictureLoops& loops, float* out) {
+          call.to = out;
+          (of_bytes ? loops.resample_u8 : loops.resample_f32)(call);
+        });
+        for (int k = 0; k < c; ++k)
+          for (int y = 0; y < kRows; ++y)
+            for (int x = 0; x < kTo; ++x) {
+              const auto at = static_cast<size_t>(((kTop + y) * kWidth + kLeft + x) * c + k);
+              ASSERT_EQ(made[static_cast<size_t>((k * kRows + y) * kTo + (mirrored ? kTo - 1 - x : x))],
+                        (of_bytes ? float(bytes[at]) : image[at]) * .3f)
+                  << x << " " << y << " " << k << " of " << c;
+            }
+      }
+  }
+}
+
 TEST(PictureLoops, WarpTakesFourNeighboursOrTheNearest) {
   const int h = 19, w = 75;
   const std::vector<float> image = noise(2 * h * w);

@@ -35,33 +35,66 @@ void turn(const float* from, int64_t from_row, float* to, int64_t to_row) {
   out(4, right(b0, b4)), out(5, right(b1, b5)), out(6, right(b2, b6)), out(7, right(b3, b7));
 }
 
-// to = the sum of four rows, or of that and what is there.
-template <class T, bool kMore>
-void mix_rows(const T* const* rows, const float* weights, int64_t n, float* to) {
-  const T *a = rows[0], *b = rows[1], *c = rows[2], *d = rows[3];
-  const float p = weights[0], q = weights[1], r = weights[2], s = weights[3];
+// to = the sum of one to four rows, or of that and what is there.
+template <class T, bool kMore, int kRows>
+void mix_rows(const T* from, int64_t row, const float* weights, int64_t n, float* to) {
+  const T *a = from, *b = kRows > 1 ? a + row : a, *c = kRows > 2 ? b + row : a, *d = kRows > 3 ? c + row : a;
+  const float p = weights[0], q = kRows > 1 ? weights[1] : 0, r = kRows > 2 ? weights[2] : 0, s = kRows > 3 ? weights[3] : 0;
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     const float first = p * static_cast<float>(a[i]);
     float sum = kMore ? to[i] + first : first;
-    sum += q * static_cast<float>(b[i]);
-    sum += r * static_cast<float>(c[i]);
-    to[i] = sum + s * static_cast<float>(d[i]);
+    if (kRows > 1) sum += q * static_cast<float>(b[i]);
+    if (kRows > 2) sum += r * static_cast<float>(c[i]);
+    if (kRows > 3) sum += s * static_cast<float>(d[i]);
+    to[i] = sum;
   }
 }
 
-// Rows are mixed four at a time; where there are fewer, the first one is there again and weighs nothing.
+template <class T, bool kMore>
+void mix_some(const T* from, int64_t row, const float* weights, int32_t count, int64_t n, float* to) {
+  switch (count) {
+    case 1: return mix_rows<T, kMore, 1>(from, row, weights, n, to);
+    case 2: return mix_rows<T, kMore, 2>(from, row, weights, n, to);
+    case 3: return mix_rows<T, kMore, 3>(from, row, weights, n, to);
+    default: return mix_rows<T, kMore, 4>(from, row, weights, n, to);
+  }
+}
+
+// Rows are mixed four at a time.
 template <class T>
 void mix_down(const T* from, int64_t row, const float* weights, int32_t count, int64_t n, float* to) {
-  for (int32_t t = 0; t < count; t += 4) {
-    const T* rows[4];
-    float shares[4];
-    for (int32_t k = 0; k < 4; ++k) {
-      const bool there = t + k < count;
-      rows[k] = from + (there ? t + k : t) * row;
-      shares[k] = there ? weights[t + k] : 0;
+  mix_some<T, false>(from, row, weights, count, n, to);
+  for (int32_t t = 4; t < count; t += 4) mix_some<T, true>(from + t * row, row, weights + t, count - t, n, to);
+}
+
+// Whether each result is an element, one after the other.
+bool are_same(const Taps& taps) {
+  for (int64_t i = 0; i < taps.size; ++i)
+    if (taps.count[i] != 1 || taps.weights[i * taps.stride] != 1 || taps.first[i] != taps.first[0] + i) return false;
+  return true;
+}
+
+// A part of the same size: only the order of the elements changes.
+template <class T>
+void spread(const ResampleCall& call) {
+  const int64_t c = call.channels, width = call.columns.size, last = width - 1, step = call.mirrored ? -1 : 1;
+  const float scale = call.scale;
+  for (int64_t y = 0; y < call.rows.size; ++y) {
+    const T* from = static_cast<const T*>(call.from) + (call.rows.first[0] + y) * call.row + call.columns.first[0] * c;
+    float* const to = call.to + y * call.to_row + (call.mirrored ? last : 0);
+    if (c == 3 && step == 1) {
+      float *red = to, *green = to + call.to_plane, *blue = green + call.to_plane;
+#pragma omp simd
+      for (int64_t x = 0; x < width; ++x) {
+        red[x] = static_cast<float>(from[3 * x]) * scale;
+        green[x] = static_cast<float>(from[3 * x + 1]) * scale;
+        blue[x] = static_cast<float>(from[3 * x + 2]) * scale;
+      }
+      continue;
     }
-    t == 0 ? mix_rows<T, false>(rows, shares, n, to) : mix_rows<T, true>(rows, shares, n, to);
+    for (int64_t k = 0; k < c; ++k)
+      for (int64_t x = 0; x < width; ++x) to[k * call.to_plane + x * step] = static_cast<float>(from[x * c + k]) * scale;
   }
 }
 
@@ -70,6 +103,7 @@ constexpr int64_t kChunk = 512;  // elements of eight rows that stay in the firs
 // Eight rows are mixed down their columns and turned, so that element j of all eight lies together; then mixed along the rows.
 template <class T>
 void resample(const ResampleCall& call) {
+  if (are_same(call.rows) && are_same(call.columns)) return spread<T>(call);
   const int64_t c = call.channels, width = call.columns.size, begin = call.columns.first[0];
   const int64_t end = call.columns.first[width - 1] + call.columns.count[width - 1], n = (end - begin) * c;
   float *lines = call.scratch, *turned = lines + (n + 8) * 8;

@@ -30,6 +30,7 @@ const Taps& ResampleTaps::resize(double from, double length, int64_t whole, int6
     float* weight = weights_.data() + i * view_.stride;
     double sum = 0;
     const auto share = [&](int64_t k) { return std::max(0.0, 1 - std::fabs(static_cast<double>(k) - centre) / reach); };
+    if (low < high && share(low) == 0) ++low;
     for (int64_t k = low; k <= high; ++k) sum += share(k);
     for (int64_t k = low; k <= high; ++k) weight[k - low] = static_cast<float>(sum > 0 ? share(k) / sum : k == low);
     // Where a share is nothing at an end, its element is not read.
