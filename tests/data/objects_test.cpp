@@ -286,6 +286,7 @@ TEST_F(Objects, SayWhatIsWrong) {
   has(with("w.csv", header + "b.png,1,2,3,4,cat\n"), "names a picture that is not in the folder; got 'b.png'");
   has(with("w.csv", header + "a.png,1,2,1,4,cat\n"), "w.csv:2: this is no box");
   has(with("w.csv", header + "a.png,1,2,x,4,cat\n"), "this is no box; got 'x'");
+  has(with("w.csv", header + "a.png,9999990,2,9999990.2,4,cat\n"), "w.csv:2: this is no box");  // none as numbers of 32 bits
   has(with("w.csv", header + "a.png,1,2,3,2,cat\n"), "left < right and top < bottom, in pixels");
   has(with("w.csv", "file,left,top,right,bottom\na.png,1,2,3,4\n"), "the table of boxes has no column 'class'");
   has(with("w.csv", "file,left,top,right,bottom\na.png,1,2,3,4\n"), "file, left, top, right, bottom, class");

@@ -34,7 +34,8 @@ void check_objects_on_pictures(const Row& row) {
   const auto& [left, top, right, bottom] = row.numbers;
   for (const double number : row.numbers)
     if (!(std::abs(number) < 1e7)) no_box(row.place, std::to_string(number));
-  if (!(left < right) || !(top < bottom))
+  const auto apart = [](double low, double high) { return static_cast<float>(low) < static_cast<float>(high); };  // as they are kept
+  if (!apart(left, right) || !apart(top, bottom))
     no_box(row.place, std::to_string(left) + ", " + std::to_string(top) + ", " + std::to_string(right) + ", " + std::to_string(bottom));
 }
 
@@ -114,7 +115,10 @@ std::vector<Row> coco_rows(const Json& all, const std::string& path) {
 
 ObjectsOnPictures read_objects(const std::string& path, std::vector<std::string> classes) {
   const FileContent content = FileContent::open(path, kMaxObjectsOnPicturesBytes);
-  const std::string_view text = as_text(content.bytes());
+  return parse_objects(as_text(content.bytes()), path, std::move(classes));
+}
+
+ObjectsOnPictures parse_objects(std::string_view text, const std::string& path, std::vector<std::string> classes) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   const bool json = first != text.npos && text[first] == '{';
   const std::vector<Row> rows = json ? coco_rows(json_records(text, path), path) : table_rows(text, path);
