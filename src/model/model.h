@@ -135,8 +135,8 @@ struct ShapeKey {
   auto operator<=>(const ShapeKey&) const = default;
 };
 
-// So many plans are kept; the one that was used the longest ago makes room. Fields with lengths need one for each of up to eight lengths.
-inline constexpr size_t kMostPlans = 32;
+// So many plans are kept; the one that was used the longest ago makes room. Fields with lengths need one for each of up to sixteen lengths.
+inline constexpr size_t kMostPlans = 64;
 
 // Plans of one kind by shape.
 class PlanSet {

@@ -29,7 +29,7 @@ ModelSpec with_steps(ModelSpec spec, int64_t steps);
 // the beginning.
 int stepped_input(const ModelSpec& spec, const Shape& output);
 
-// Steps of plans for shorter examples, ascending, all steps last: at most eight, apart by a multiple of eight, so that layers with a stride
+// Steps of plans for shorter examples, ascending, all steps last: at most sixteen, apart by a multiple of eight, so that layers with a stride
 // meet the same steps. Empty where the model has no timed fields, or cannot be built with fewer steps.
 std::vector<int64_t> plan_steps(const Model& model);
 

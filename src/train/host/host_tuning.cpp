@@ -54,7 +54,7 @@ void HostEngine::choose_sub_batch() {
   }
   // Part of the tuning table: it decides in which order examples are summed, so two runs must choose alike.
   const std::string key =
-      "sub-batch of " + std::to_string(slice) + (cut_ ? " cut " : " ") + xxh3_hex(as_bytes(t_.job.canonical().find("network")->dump()));
+      "sub-batch of " + std::to_string(slice) + (cut_ ? " cut finely " : " ") + xxh3_hex(as_bytes(t_.job.canonical().find("network")->dump()));
   if (const std::string known = t_.tuning.choice(key); !known.empty()) {
     sub_batch_ = std::clamp<int64_t>(std::atoll(known.c_str()), 1, slice);
     return;
@@ -78,7 +78,8 @@ int64_t HostEngine::fastest_sub_batch(int64_t slice) {
   std::memset(zeros.data(), 0, zeros.bytes());
   int64_t chosen = slice;
   double best = 0;
-  for (int64_t size : {slice, int64_t{64}, int64_t{32}, int64_t{16}, int64_t{8}}) {
+  for (int64_t size : {slice, int64_t{64}, int64_t{32}, int64_t{16}, int64_t{8}, int64_t{4}, int64_t{2}}) {
+    if (size < 8 && !cut_) break;  // less padding is all that they can gain
     if (size > slice || (size == slice && best > 0) || plans_->plan(size)->arena_bytes() > plans_->room()) continue;
     PlanRun& run = memory.at(size);
     for (size_t i = 0; i < run.plan().inputs().size(); ++i) run.set_input(static_cast<int>(i), zeros.data());
