@@ -95,17 +95,18 @@ struct Lstm {
         const int64_t t = steps.at(i);
         const bool on = counts<T>(optional(call, 6), n, t), last = i + 1 == steps.t;
         for (int64_t j = 0; j < units; ++j) {
-          const auto gate = [&](int g) { return static_cast<double>(gates(n, t, g * units + j)); };
+          double gate[4];  // dx may lie where the gates do
+          for (int g = 0; g < 4; ++g) gate[g] = static_cast<double>(gates(n, t, g * units + j));
           const auto put = [&](int g, double value) { dx(n, t, g * units + j) = static_cast<T>(on ? value : 0); };
           const double flow = dh.or_zero(n, t, j) + (last ? 0 : static_cast<double>(dh0(n, j)));
           const double tanh_c = std::tanh(static_cast<double>(c(n, t, j)));
           double state = dc.or_zero(n, t, j) + (last ? 0 : static_cast<double>(dc0(n, j)));
-          if (on) state += flow * gate(3) * (1 - tanh_c * tanh_c);
-          put(0, state * gate(2) * gate(0) * (1 - gate(0)));
-          put(1, state * before(c, c0, steps, n, i, j) * gate(1) * (1 - gate(1)));
-          put(2, state * gate(0) * (1 - gate(2) * gate(2)));
-          put(3, flow * tanh_c * gate(3) * (1 - gate(3)));
-          dc0(n, j) = static_cast<T>(on ? state * gate(1) : state);
+          if (on) state += flow * gate[3] * (1 - tanh_c * tanh_c);
+          put(0, state * gate[2] * gate[0] * (1 - gate[0]));
+          put(1, state * before(c, c0, steps, n, i, j) * gate[1] * (1 - gate[1]));
+          put(2, state * gate[0] * (1 - gate[2] * gate[2]));
+          put(3, flow * tanh_c * gate[3] * (1 - gate[3]));
+          dc0(n, j) = static_cast<T>(on ? state * gate[1] : state);
           dh0(n, j) = static_cast<T>(on ? 0 : flow);
         }
         for (int64_t k = 0; on && k < units; ++k) {

@@ -99,6 +99,12 @@ class OperandTypes {
   std::unique_ptr<bool[]> present_;
 };
 
+// A result that may lie where an operand did, which nothing needs afterwards: the host's kernels read each of its elements before they write
+// the result's in its place.
+struct InPlace {
+  int8_t operand = -1, result = -1;  // -1: none
+};
+
 struct OpDef {
   const char* name = nullptr;
   const char* doc = nullptr;  // one sentence; operands
@@ -189,6 +195,8 @@ struct OpDef {
   bool whole_slice = false;
   // For element-wise ops: output element i depends on element i of the (broadcast) inputs only; any memory order will do.
   bool elementwise = false;
+  // For others.
+  InPlace in_place;
   // Prefers rank-4 operands in channels-last memory order on CPUs (convolution, pooling, batch norm).
   bool image = false;
   // With `image`: the result has the shape of a weight, and weights stay in canonical order.

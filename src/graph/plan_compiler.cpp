@@ -45,20 +45,22 @@ std::shared_ptr<const Plan> PlanCompiler::compile() {
 
 void PlanCompiler::mark_live() {
   live_.assign(graph_.nodes().size(), false);
-  for (const Node& node : graph_.nodes()) uses_.emplace_back(node.outputs.size());
-  last_use_.assign(graph_.nodes().size(), -1);
+  for (const Node& node : graph_.nodes()) {
+    uses_.emplace_back(node.outputs.size());
+    last_use_.emplace_back(node.outputs.size(), -1);
+  }
   const int forever = static_cast<int>(graph_.nodes().size());
-  for (const NamedValue& output : graph_.outputs()) last_use_[static_cast<size_t>(output.value.node)] = forever;
-  for (const Assignment& assignment : graph_.assignments()) last_use_[static_cast<size_t>(assignment.value.node)] = forever;
+  for (const NamedValue& output : graph_.outputs()) last_use(output.value) = forever;
+  for (const Assignment& assignment : graph_.assignments()) last_use(assignment.value) = forever;
   for (size_t i = graph_.nodes().size(); i-- > 0;) {
-    if (last_use_[i] < 0) continue;
-    live_[i] = true;
+    live_[i] = std::ranges::any_of(last_use_[i], [](int last) { return last >= 0; });
+    if (!live_[i]) continue;
     const Node& node = graph_.nodes()[i];
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       if (node.inputs[k].node < 0) continue;
-      int& last = last_use_[static_cast<size_t>(node.inputs[k].node)];
+      int& last = last_use(node.inputs[k]);
       last = std::max(last, static_cast<int>(i));
-      if (k == 0 && node.op->alias) last = std::max(last, last_use_[i]);  // a window keeps what it looks at
+      if (k == 0 && node.op->alias) last = std::max(last, last_use_[i][0]);  // a window keeps what it looks at
     }
   }
   for (const Node& node : graph_.nodes())
@@ -71,13 +73,13 @@ void PlanCompiler::put(ValueId id, const Operand& operand) {
   places_[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)] = operand;
   if (operand.place != Place::arena || operand.index < 0) return;
   residents_.resize(std::max(residents_.size(), static_cast<size_t>(operand.index) + 1));
-  residents_[static_cast<size_t>(operand.index)].push_back(id.node);
+  residents_[static_cast<size_t>(operand.index)].push_back(id);
 }
 
 bool PlanCompiler::is_read_after(int buffer, int node, int except) const {
   if (static_cast<size_t>(buffer) >= residents_.size()) return false;
-  const std::vector<int>& all = residents_[static_cast<size_t>(buffer)];
-  return std::any_of(all.begin(), all.end(), [&](int n) { return n != except && last_use_[static_cast<size_t>(n)] > node; });
+  return std::ranges::any_of(residents_[static_cast<size_t>(buffer)],
+                             [&](ValueId id) { return id.node != except && last_use(id) > node; });
 }
 
 void PlanCompiler::place_leaf(const Node& node) {
@@ -196,13 +198,15 @@ bool PlanCompiler::add_alias(const Node& node) {
   return false;
 }
 
-bool PlanCompiler::reuse_input(const Node& node, const PlanStep& step, Operand& out) {
-  if (!node.op->elementwise || out.place != Place::arena) return false;
+bool PlanCompiler::reuse_input(const Node& node, const PlanStep& step, int output, Operand& out) {
+  if (out.place != Place::arena) return false;
+  const InPlace pair = options_.backend == Backend::cuda ? InPlace() : node.op->in_place;
   for (size_t i = 0; i < step.in.size(); ++i) {
+    if (node.op->elementwise ? output != 0 : pair.operand != static_cast<int>(i) || pair.result != output) continue;
     const Operand& in = step.in[i];
     if (in.place != Place::arena || in.index < 0 || in.offset != 0 || node.inputs[i].node < 0) continue;
     if (in.view.dtype != out.view.dtype || !same_layout(in.view, out.view)) continue;
-    if (last_use_[static_cast<size_t>(node.inputs[i].node)] > node.id) continue;
+    if (last_use(node.inputs[i]) > node.id) continue;
     if (buffers_[static_cast<size_t>(in.index)].last_step > static_cast<int>(plan_->steps_.size())) continue;
     bool only = true;  // other operands must not look at the same memory in another order
     for (size_t k = 0; k < step.in.size(); ++k)
@@ -276,13 +280,11 @@ void PlanCompiler::add_node(const Node& node) {
     elements += static_cast<double>(node.outputs[o].shape.elements());
     if (joins) break;
     Operand out = output_operand(node, static_cast<int>(o), wants_channels_last(node, static_cast<int>(o)));
-    if (out.place == Place::arena && o == 0) {
-      const int fresh = out.index;
-      if (reuse_input(node, step, out)) {
-        assert(fresh == static_cast<int>(buffers_.size()) - 1);
-        (void)fresh;
-        buffers_.pop_back();
-      }
+    const int fresh = out.index;
+    if (reuse_input(node, step, static_cast<int>(o), out)) {
+      assert(fresh == static_cast<int>(buffers_.size()) - 1);
+      (void)fresh;
+      buffers_.pop_back();
     }
     step.out.push_back(out);
     put({node.id, static_cast<int>(o)}, out);

@@ -53,7 +53,7 @@ class PlanCompiler {
   Operand output_operand(const Node& node, int output, bool channels_last);
   Operand copy_of(ValueId id, bool channels_last);
   bool wants_channels_last(const Node& node, int output) const;
-  bool reuse_input(const Node& node, const PlanStep& step, Operand& out);
+  bool reuse_input(const Node& node, const PlanStep& step, int output, Operand& out);
   void choose_kernel(const Node& node, PlanStep& step);
   std::vector<const Kernel*> candidates_of(const PlanStep& step) const;
   // For a device (plan_device.cpp).
@@ -77,6 +77,8 @@ class PlanCompiler {
   bool adds_up(ValueId id) const;
   bool keeps(const PlanStep& step) const;
   void put(ValueId id, const Operand& operand);
+  int& last_use(ValueId id) { return last_use_[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)]; }
+  int last_use(ValueId id) const { return last_use_[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)]; }
   const std::vector<Use>& uses(ValueId id) const { return uses_[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)]; }
   // Whether a node after this one reads what lies in the buffer, but for `except`.
   bool is_read_after(int buffer, int node, int except = -1) const;
@@ -87,11 +89,11 @@ class PlanCompiler {
   SliceAnalysis slices_;
   std::shared_ptr<Plan> plan_;
   std::vector<bool> live_;
-  std::vector<int> last_use_;                        // by node: the last live node that reads it (through aliases too)
+  std::vector<std::vector<int>> last_use_;           // by value: the last live node that reads it (through aliases too)
   std::vector<std::vector<std::vector<Use>>> uses_;  // by value: the live nodes that read it, ascending
   std::vector<std::vector<Operand>> places_;
-  std::vector<std::vector<int>> residents_;  // by buffer: the nodes whose values lie there
-  std::vector<bool> copied_into_;            // by buffer: it holds a copy that later nodes may read
+  std::vector<std::vector<ValueId>> residents_;  // by buffer: the values that lie there
+  std::vector<bool> copied_into_;                // by buffer: it holds a copy that later nodes may read
   std::vector<ArenaBuffer> buffers_;
   std::map<std::pair<ValueId, bool>, Operand> copies_;
   std::map<int, ValueId> joins_, joined_;  // node to what its result is added to; sum to what became it

@@ -165,6 +165,37 @@ TEST(Plan, InPlaceReuseKeepsValuesThatAreReadLater) {
   expect_plans_agree(graph, 3);
 }
 
+// An LSTM over products that are made for it; `shown`: somebody reads the products and the gates later.
+Graph lstm_with_gradients(bool shown) {
+  Graph graph;
+  const Value x = graph.input("x", {Dtype::f32, {3, 5, 16}}), w = graph.parameter("w", {Dtype::f32, {16}});
+  const Value r = graph.parameter("r", {Dtype::f32, {4, 16}}), products = x * w;
+  const std::vector<Value> results = graph.apply_all("lstm", std::vector<Value>{products, r}, Json::object());
+  add_gradients(graph, reduce_sum(square(results[0]), {0, 1, 2}));
+  if (shown) {
+    graph.output("products", exp(products));
+    graph.output("gates", exp(results[2]));
+  }
+  return graph;
+}
+
+TEST(Plan, GatesLieWhereNobodyNeedsTheOperandAnyMore) {
+  for (const bool shown : {false, true}) {
+    Graph graph = lstm_with_gradients(shown);
+    expect_plans_agree(graph, 4);
+    const auto plan = Plan::compile(graph, {.external_outputs = {"grad:w", "grad:r"}});
+    int pairs = 0;
+    for (const PlanStep& step : plan->steps()) {
+      const InPlace pair = step.op->in_place;
+      if (pair.operand < 0) continue;
+      const Operand &in = step.in[static_cast<size_t>(pair.operand)], &out = step.out[static_cast<size_t>(pair.result)];
+      EXPECT_EQ(in.index == out.index && in.offset == out.offset, !shown) << step.op->name;
+      ++pairs;
+    }
+    EXPECT_EQ(pairs, 2);
+  }
+}
+
 TEST(Plan, AnAssignedStateChangesOnlyOnCommit) {
   Graph graph;
   const Value count = graph.state("count", {Dtype::f32, {2}});

@@ -320,7 +320,8 @@ constexpr OpDef kRecurrentOps[] = {
      .params = params_lstm,
      .flops = flops_steps<0>,
      .operand_dtypes = OperandDtypes::real,
-     .whole_slice = true},
+     .whole_slice = true,
+     .in_place = {.operand = 0, .result = 2}},
     {.name = "lstm_grad",
      .doc = "Gradients of lstm's x, h0 and c0 from dh, dc (either optional), r, c, gates, c0 and mask (optional).",
      .attributes = {.options = kLstm},
@@ -332,7 +333,8 @@ constexpr OpDef kRecurrentOps[] = {
      .flops = flops_steps<4>,
      .internal = true,
      .derivative = true,
-     .whole_slice = true},
+     .whole_slice = true,
+     .in_place = {.operand = 4, .result = 0}},
     {.name = "gru",
      .doc =
          "States h of a GRU after each step, from x (products of the inputs, N x T x 3H: r z n), r (H x 3H), and the recurrent bias of n, "
