@@ -226,14 +226,35 @@ void run_grad_input(const KernelCall& call) {
   else mask(dx, matrix(call.in[2]));
 }
 
+// Many columns at once: a step down the rows of one vector's width would miss every cache and page that the rows before had brought.
+template <int Vectors>
+void column_sums(const Matrix& dz, int64_t j, bool accumulate, float* sums) {
+  const int64_t left = dz.columns - j - (Vectors - 1) * kLanes;
+  const int last = static_cast<int>(left < kLanes ? left : kLanes);
+  Vec sum[Vectors] = {};
+  const auto add = [&](const float* row) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+    for (int v = 0; v < Vectors; ++v)
+      sum[v] += v < Vectors - 1 || last == kLanes ? load(row + v * kLanes) : load_first(row + v * kLanes, last);
+  };
+  if (accumulate) add(sums + j);
+  for (int64_t r = 0; r < dz.rows; ++r) add(dz.data + r * dz.stride + j);
+  for (int v = 0; v < Vectors; ++v) store_first(sums + j + v * kLanes, sum[v], v < Vectors - 1 ? kLanes : last);
+}
+
 void column_sums(const Matrix& dz, bool accumulate, float* sums) {
-  for (int64_t j = 0; j < dz.columns; j += kLanes) {
-    const int count = static_cast<int>(dz.columns - j < kLanes ? dz.columns - j : kLanes);
-    Vec sum = accumulate ? load_first(sums + j, count) : Vec{};
-    for (int64_t r = 0; r < dz.rows; ++r)
-      sum += count == kLanes ? load(dz.data + r * dz.stride + j) : load_first(dz.data + r * dz.stride + j, count);
-    store_first(sums + j, sum, count);
-  }
+  constexpr int kVectors = 8;
+  int64_t j = 0;
+  for (; j + kVectors * kLanes <= dz.columns; j += kVectors * kLanes) column_sums<kVectors>(dz, j, accumulate, sums);
+  for (; j < dz.columns; j += kLanes) column_sums<1>(dz, j, accumulate, sums);
+}
+
+const char* decline_grad_weight(const KernelCall& call) {
+  if (const char* reason = decline_layout(call)) return reason;
+  // So many rows a page apart are in few lines of every cache, whatever a table says that was measured on a short sequence.
+  constexpr int64_t kMostRows = 256, kPage = 4096 / sizeof(float);
+  const Matrix dz = matrix(call.in[0]);
+  return call.in[1].rank > 2 && dz.rows > kMostRows && dz.stride % kPage == 0 ? "rows of a long sequence are copied side by side" : nullptr;
 }
 
 void run_grad_weight(const KernelCall& call) {
@@ -269,13 +290,14 @@ size_t scratch_grad_steps(const KernelCall& call) {
 void run_grad_steps(const KernelCall& call) {
   const Matrix dz = matrix(call.in[0]), x = matrix(call.in[1]), dw = matrix(call.out[0]);
   const Panels panels(dz.columns, kPanelVectors);
-  float* const panel = static_cast<float*>(call.scratch);
+  float *const panel = static_cast<float*>(call.scratch), *const sums = call.n_out > 1 ? call.out[1].as<float>() : nullptr;
   for (int64_t q = 0; q < panels.count; ++q) {
     const int64_t first = panels.first(q), count = panels.width(q) * kLanes - kLanes + panels.last(q);
     for (int64_t begin = 0; begin < dz.rows; begin += kStepRows) {
       const int64_t rows = dz.rows - begin < kStepRows ? dz.rows - begin : kStepRows;
       for (int64_t r = 0; r < rows; ++r)
         std::memcpy(panel + r * count, dz.data + (begin + r) * dz.stride + first, static_cast<size_t>(count) * sizeof(float));
+      if (sums) column_sums({panel, rows, count, count}, call.accumulate || begin > 0, sums + first);
       multiply_by_rows<false>({.m = count,
                                .n = x.columns,
                                .k = rows,
@@ -288,7 +310,6 @@ void run_grad_steps(const KernelCall& call) {
                                .finish = {.accumulate = call.accumulate || begin > 0}});
     }
   }
-  if (call.n_out > 1 && call.out[1].data) column_sums(dz, call.accumulate, call.out[1].as<float>());
 }
 
 const Kernel kKernels[] = {
@@ -320,7 +341,7 @@ const Kernel kKernels[] = {
      .name = "tiles",
      .backend = Backend::cpu,
      .isa = Isa::PERIGEE_ISA,
-     .decline = decline_layout,
+     .decline = decline_grad_weight,
      .run = run_grad_weight,
      .accumulates = true},
     {.op = "linear_grad_weight",

@@ -72,6 +72,8 @@ void make(Cases& cases) {
   cases.add("fold_steps", {real({1, 4})});
   // More rows than a block of them.
   cases.add("linear_grad_weight", {real({3, 200, 50}), real({3, 200, 20})}, R"({"bias":true})").gradient = false;
+  cases.add("linear_grad_weight", {real({2, 150, 1024}), real({2, 150, 3})}, R"({"bias":true})").gradient = false;
+  cases.add("linear_grad_weight", {real({9, 300}), real({9, 3})}, R"({"bias":true})").gradient = false;
   cases.add("unfold_steps", {real({6, 5})}, R"({"steps":3})");
   // A few odd sizes, then one step, one unit, and units that fill whole vectors and panels of them.
   const Operands sizes[] = {{cases.pick(1, 5), cases.pick(2, 5), cases.pick(2, 21)}, {2, 1, 1}, {9, 2, 64}};
