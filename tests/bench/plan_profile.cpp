@@ -1,24 +1,23 @@
-// Where the time of a training step goes: runs a job's training plan on one thread and prints microseconds per example for each kernel
-// call, with its share of the operations' floor.   plan_profile JOB.json [SUB_BATCH] [WARM_STEPS]
+// Where the time of a training step goes: runs a job's training plan on one thread and prints microseconds of CPU time per example for each
+// kernel call, with its share of the operations' floor.   plan_profile JOB.json [SUB_BATCH] [WARM_STEPS]
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
+#include "src/core/stopwatch.h"
 #include "src/train/trainer.h"
 
 using namespace perigee;
-using Clock = std::chrono::steady_clock;
 
 namespace {
 
-double microseconds(Clock::time_point begin) { return std::chrono::duration<double, std::micro>(Clock::now() - begin).count(); }
+double microseconds(double begin) { return (thread_seconds() - begin) * 1e6; }
 
 int profile(const char* path, int64_t sub_batch, int steps) {
   Trainer trainer(Job::load(path), {.threads = 1, .sub_batch = sub_batch});
   for (int i = 0; i < steps; ++i) trainer.step();  // real gradients: a sparse kernel's time depends on them
-  const Clock::time_point begin = Clock::now();
+  const double begin = thread_seconds();
   for (int i = 0; i < steps; ++i) trainer.step();
   const double whole = microseconds(begin) / static_cast<double>(steps * trainer.batch());
 
@@ -42,7 +41,7 @@ int profile(const char* path, int64_t sub_batch, int steps) {
     for (size_t i = 0; i < plan.steps().size(); ++i) {
       KernelCall call = run.call(i);
       call.step = &info;
-      const Clock::time_point start = Clock::now();
+      const double start = thread_seconds();
       if (plan.steps()[i].pack_each_run && plan.steps()[i].kernel->pack) plan.steps()[i].kernel->pack(call);
       plan.steps()[i].kernel->run(call);
       samples[i].push_back(microseconds(start) / static_cast<double>(sub_batch));
@@ -58,7 +57,7 @@ int profile(const char* path, int64_t sub_batch, int steps) {
     std::printf("%8.3f %8.1f  %s [%s %s] %s\n", median, step.flops / static_cast<double>(sub_batch) / median / 1e3, step.op->name,
                 step.kernel->backend == Backend::ref ? "ref" : "cpu", step.kernel->name, step.scope.c_str());
   }
-  const Clock::time_point pack = Clock::now();
+  const double pack = thread_seconds();
   for (int i = 0; i < kRepeats; ++i) run.pack();
   std::printf(
       "%8.3f           sum of calls\n%8.3f           packing, per example of a batch of %lld\n%8.3f           whole step (loader, calls, "
