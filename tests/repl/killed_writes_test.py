@@ -54,7 +54,9 @@ def complete(run):
 
 
 def unfinished(run):
-    return [file for file in (run / "checkpoints").glob("*.safetensors.tmp*") if size_of(file) >= 0]
+    """Files that are being written, whatever they are called meanwhile."""
+    files = {file: size_of(file) for file in (run / "checkpoints").glob("*.safetensors*")}
+    return [file for file, size in files.items() if 0 <= size < FULL or (".tmp" in file.name and size >= 0)]
 
 
 def size_of(file):

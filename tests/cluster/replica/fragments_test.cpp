@@ -400,6 +400,23 @@ TEST(Overlap, AVoidRoundIsPartOfTheNextContribution) {
   EXPECT_EQ(staged_values(*nodes[0], 1, 64), staged_values(*twin[0], 0, 64));
 }
 
+// A worker that trains ahead and is overtaken by an image stages the fragments of the round after what it holds, not of its order's.
+TEST(Overlap, AContributionNamesTheRoundThatItIsStagedFor) {
+  Replicas nodes = make_workers(1, R"({"type": "streaming", "every": 4, "fragments": 2, "codec": "int8"})");
+  EXPECT_EQ(nodes[0]->train(small_order(0, 0, 2)).staged_for, 0);
+  TrainOrder next = small_order(1, 0, 2);
+  next.overlapped = true, next.row = 1;
+  nodes[0]->start(next);
+  nodes[0]->replica->unstage();
+  const Contribution& late = nodes[0]->finish();
+  EXPECT_EQ(late.round, 1) << "of its order";
+  EXPECT_EQ(late.staged_for, 0);
+  std::vector<FragmentChange> changes;
+  ASSERT_TRUE(late.payload && decode_fragments(*late.payload, 2, &changes));
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_TRUE(nodes[0]->replica->fragments()[changes[0].fragment].due(late.staged_for));
+}
+
 // An order without ranges stages what there is.
 TEST(Fragments, AWorkerWithoutWorkHandsInWhatItHas) {
   Replicas nodes = make_workers(2, R"({"type": "streaming", "every": 4, "fragments": 2, "overlap": false, "keep": 0})", kDouble);
