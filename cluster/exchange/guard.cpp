@@ -49,21 +49,32 @@ double lower_median(std::vector<double> values) {
 
 }  // namespace
 
+// What a worker did before says nothing of whether it is like the others: while it was alone nobody could tell.
+std::vector<double> Guard::recent_of_others(WorkerId id) const {
+  std::vector<double> sizes;
+  for (const auto& [whose, size] : recent_)
+    if (whose != id) sizes.push_back(size);
+  return sizes;
+}
+
 // When all of a round are larger than those before (a learning rate that warms up), none of them is outlying. Nor is a worker alone.
 std::vector<Outlier> Guard::outlying(std::span<const ChangeSize> ready) const {
   std::vector<double> sizes;
   for (const ChangeSize& c : ready)
     if (c.steps > 0 && known(c.norms.change)) sizes.push_back(per_step(c));
-  if (options_.outlier <= 0 || sizes.size() < 2 || (sizes.size() < 3 && recent_.size() < kLeastRecent)) return {};
-  double median = lower_median(sizes);
-  if (recent_.size() >= kLeastRecent) median = std::max(median, lower_median({recent_.begin(), recent_.end()}));
-  if (median == 0) return {};  // a learning rate that begins with 0: any change is far above it
+  if (options_.outlier <= 0 || sizes.size() < 2) return {};
+  const double present = lower_median(sizes);
   std::vector<Outlier> outliers;
-  for (const ChangeSize& c : ready)
-    if (c.steps > 0 && known(c.norms.change) && per_step(c) > options_.outlier * median) {
-      const double scale = c.norms.change / per_step(c);
-      outliers.push_back({.id = c.id, .size = c.norms.change, .median = median * scale});
-    }
+  for (const ChangeSize& c : ready) {
+    if (c.steps <= 0 || !known(c.norms.change)) continue;
+    std::vector<double> before = recent_of_others(c.id);
+    const bool many = before.size() >= kLeastRecent;
+    if (sizes.size() < 3 && !many) continue;
+    const double median = many ? std::max(present, lower_median(std::move(before))) : present;
+    // A learning rate that begins with 0: any change is far above it.
+    if (median == 0 || per_step(c) <= options_.outlier * median) continue;
+    outliers.push_back({.id = c.id, .size = c.norms.change, .median = median * c.norms.change / per_step(c)});
+  }
   return outliers;
 }
 
@@ -83,7 +94,7 @@ void Guard::on_begin(std::span<const ChangeSize> taken) {
     all_known = all_known && known(c.norms.change);
     residual_known = residual_known && known(c.norms.residual);
     if (!known(c.norms.change)) continue;
-    recent_.push_back(per_step(c));
+    recent_.emplace_back(c.id, per_step(c));
     if (recent_.size() > kRecent) recent_.pop_front();
   }
   if (examples > 0 && all_known) means_.change = change / examples;

@@ -57,6 +57,7 @@ class Guard {
   bool apart() const { return apart_; }              // they work against each other
 
  private:
+  std::vector<double> recent_of_others(WorkerId id) const;
   std::string judge_loss(const RoundHealth& health);
   void smooth_loss(double loss, double share);
   std::string judge_residual(const RoundHealth& health);
@@ -64,7 +65,7 @@ class Guard {
   void remember(int64_t round);
 
   GuardOptions options_;
-  std::deque<double> recent_;  // sizes by step of the last rounds
+  std::deque<std::pair<WorkerId, double>> recent_;  // sizes by step of the last rounds
   Norms means_;
   int taken_ = 0;  // workers of the last round
   double divergence_ = -1;

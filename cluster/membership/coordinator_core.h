@@ -316,7 +316,11 @@ struct CoordinatorCore {
     double wait_ms = 0;
   };
   std::map<std::string, CutOff> cut_off;  // workers that went because a link did not hold, by name
-  std::map<std::string, uint64_t> away;   // workers that were lost or sent away and may come again: since when, by name
+  struct SentOff {
+    std::string address, cause;
+  };
+  std::map<WorkerId, SentOff> sent_off;  // for good; who did not hear it comes again under its number
+  std::map<std::string, uint64_t> away;  // workers that were lost or sent away and may come again: since when, by name
 
   // For the timeline: outlives a worker's node until the last of its spans has come.
   struct Timeline {

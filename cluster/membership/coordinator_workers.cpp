@@ -46,6 +46,8 @@ std::optional<Refuse> CoordinatorCore::why_refused(const FrameHeader& h, const J
 
 void CoordinatorCore::on_join(PeerId peer, const FrameHeader& h, Join join) {
   strangers.erase(peer);
+  if (const auto off = sent_off.find(join.id); off != sent_off.end() && off->second.address == join.address)
+    return refuse(peer, {.kind = 5, .what = off->second.cause});
   if (stays_away(join)) {
     away[join.name] = clock.now_ns();
     return refuse(peer, {.kind = 5,
@@ -171,6 +173,8 @@ void CoordinatorCore::evict(WorkerId id, const std::string& event_name, const st
   const Node& node = nodes.at(id);
   if (event_name == "worker_stuck" && !node.stepped) first_step = std::min(2 * first_step, kMostFirstStep);
   transport.send(node.peer, encode(Refuse{.kind = 5, .retry = come_back, .what = cause}, header(-1)));
+  if (!come_back) sent_off[id] = {node.address, cause};
+  if (sent_off.size() > kMaxWorkers) sent_off.erase(sent_off.begin());
   lose(id, event_name, cause);
 }
 

@@ -151,6 +151,16 @@ TEST(Guard, BesideNoChangeNoneIs) {  // a learning rate that begins with 0
   EXPECT_EQ(outlying(guard, {change_of(1, 1), change_of(2, 10), change_of(3, 1)}), std::vector<WorkerId>{2});
 }
 
+// While it was alone nobody could tell, and what it did then does not make it like the others.
+TEST(Guard, WhoWasOutlyingAloneIsSoBesideOthers) {
+  Guard guard({.outlier = 3});
+  for (int round = 0; round < 10; ++round) guard.on_begin(std::vector<ChangeSize>{change_of(1, 1000)});
+  for (int round = 0; round < 8; ++round) guard.on_begin(std::vector<ChangeSize>{change_of(1, 1000), change_of(2, 1)});
+  EXPECT_EQ(outlying(guard, {change_of(1, 1000), change_of(2, 1), change_of(3, 1)}), std::vector<WorkerId>{1});
+  EXPECT_EQ(outlying(guard, {change_of(1, 1000), change_of(2, 1)}), std::vector<WorkerId>{1});
+  EXPECT_TRUE(outlying(guard, {change_of(1, 1), change_of(2, 1), change_of(3, 1)}).empty());
+}
+
 TEST(Guard, WhoMakesMoreStepsMayChangeMore) {
   for (const double growth : {0.5, 1.0}) {  // random walk, straight ahead
     const auto of = [&](WorkerId id, int64_t steps) { return change_of(id, std::pow(static_cast<double>(steps), growth), steps); };

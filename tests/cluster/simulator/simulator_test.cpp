@@ -173,8 +173,9 @@ TEST(Simulator, ScenariosHoldTheirProperties) {
 }
 
 TEST(Simulator, SeedsThatOnceFailedPass) {
-  for (const uint64_t seed : {2466,   15485,  16823,  18053,  20812,  22758,  25029,  48345,  59676,  63547,  72171,  86490,   138042,
-                              146704, 152020, 194250, 205281, 221885, 290978, 293292, 296133, 355610, 394091, 500745, 3003466, 8017093}) {
+  for (const uint64_t seed :
+       {2466,   15485,  16823,  18053,  20812,  22758,  25029,  48345,  59676,  63547,  72171,   86490,   138042,  146704,
+        152020, 194250, 205281, 221885, 290978, 293292, 296133, 355610, 394091, 500745, 3003466, 8017093, 23001975}) {
     const Outcome outcome = simulate(make_scenario(seed));
     EXPECT_TRUE(outcome.passed()) << "seed " << seed << ": " << outcome.failure;
   }
@@ -182,7 +183,7 @@ TEST(Simulator, SeedsThatOnceFailedPass) {
       {"streaming", 40873},    {"streaming", 103257},   {"streaming", 7002182}, {"streaming", 7002954},  {"nested", 7002182},
       {"steered", 7002034},    {"overlap", 7001196},    {"streaming", 9501298}, {"streaming", 21003555}, {"streaming", 21006170},
       {"streaming", 22001235}, {"streaming", 22008177}, {"steered", 7003633},   {"steered", 22003109},   {"steered", 9501073},
-      {"steered", 103300},     {"steered", 104407}};
+      {"steered", 103300},     {"steered", 104407},     {"nested", 23007343}};
   for (const auto& [policy, seed] : of_policies) {
     const Outcome outcome = simulate(make_scenario(seed, policy));
     EXPECT_TRUE(outcome.passed()) << "seed " << seed << " of " << policy << ": " << outcome.failure;
