@@ -36,6 +36,25 @@ std::vector<double> column_numbers(const Frame& frame, const std::string& name) 
 
 using List = std::vector<double>;
 
+// pandas' ewm(alpha = 0.3).mean() and ewm(span = 3).mean() of 1, none, 3, 10, 4.5.
+TEST(TimeSeries, SmoothsAsPandas) {
+  const std::string table = "key,v\na,1\na,\na,3\nb,10\nb,4.5\n";
+  const auto near = [](const List& got, const List& expected) {
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-12) << i;
+  };
+  near(column_numbers(stepped(table, R"([{"smooth":"v","alpha":0.3}])"), "v"),
+       {1, 1, 2.3422818791946307, 6.0905531081742526, 5.43603143903543});
+  near(column_numbers(stepped(table, R"([{"smooth":["v"],"span":3}])"), "v"), {1, 1, 2.6, 7.153846153846154, 5.689655172413793});
+  const Frame beside = stepped(table, R"([{"sequence":"key"},{"smooth":"v","alpha":0.3,"new":true}])");
+  near(column_numbers(beside, "smooth(v)"), {1, 1, 2.3422818791946307, 10, 6.764705882352941});
+  EXPECT_EQ(column_numbers(beside, "v"), (List{1, kNone, 3, 10, 4.5}));
+  near(column_numbers(stepped("v,w\n,1\n2,1\n5,1\n", R"([{"smooth":"v","alpha":0.5}])"), "v"), {kNone, 2, 4});
+  EXPECT_HAS(refusal([&] { stepped(table, R"([{"smooth":"v"}])"); }), "'alpha' or 'span' is needed, and not both");
+  EXPECT_HAS(refusal([&] { stepped(table, R"([{"smooth":"v","alpha":0}])"); }), "'alpha' gives the newest row no share");
+  EXPECT_HAS(refusal([&] { stepped(table, R"([{"smooth":"v","span":0.5}])"); }), "'span' gives the newest row no share");
+}
+
 TEST(TimeSeries, ResamplesAsPandas) {
   const std::string by_key = R"([{"sequence":"key","by":"when"},{"resample":"when","every":"1 hour","ops":{"n":"sum"},"mask":"there")";
   Frame frame = stepped(kTable, by_key + "}]");

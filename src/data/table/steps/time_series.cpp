@@ -1,4 +1,4 @@
-// Steps on rows in time: resample, lags, seasonal, slide.
+// Steps on rows in time: resample, lags, seasonal, slide, smooth.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -289,6 +289,49 @@ std::unique_ptr<Step> open_slide(const Config& config, const StepContext& contex
       false);
 }
 
+// --- smooth --------------------------------------------------------------------------------------------------------------------
+
+// The mean of the rows so far, of which each weighs 1 - alpha of the next one; a row without a value has that of the row before, whose weight
+// goes on falling.
+Column smoothed(const Column& column, const std::vector<int64_t>& bounds, double alpha) {
+  Column out(Type::real);
+  for (size_t s = 0; s + 1 < bounds.size(); ++s) {
+    double sum = 0, weight = 0;
+    for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
+      sum *= 1 - alpha, weight *= 1 - alpha;
+      if (!column.is_missing(r)) sum += column.number(r), weight += 1;
+      if (weight > 0) out.add_real(sum / weight);
+      else out.add_missing();
+    }
+  }
+  return out;
+}
+
+std::unique_ptr<Step> open_smooth(const Config& config, const StepContext& context) {
+  if (config.has("span") == config.has("alpha")) config.fail("alpha", "or 'span' is needed, and not both", "", "alpha = 0.3, or span = 10");
+  const double alpha = config.has("alpha") ? config.number("alpha") : 2 / (config.number("span") + 1);
+  if (!(alpha > 0 && alpha <= 1))
+    config.fail(config.has("alpha") ? "alpha" : "span", "gives the newest row no share", std::to_string(alpha),
+                "above 0 and at most 1; a span of 1 or more");
+  return step_of(
+      [names = config.string_list("smooth"), alpha, make_new = config.boolean("new", false), where = context.where](Frame& frame) {
+        const std::vector<int64_t> bounds = frame.bounds();
+        std::vector<std::string> columns;  // they move where new ones come
+        for (const size_t c : columns_of(frame, names, where, is_numeric)) columns.push_back(frame.schema.columns[c].name);
+        for (const std::string& name : columns) {
+          const size_t c = frame.schema.at(name, where);
+          Column out = smoothed(frame.columns[c], bounds, alpha);
+          if (make_new) {
+            frame.add({.name = "smooth(" + name + ")", .type = Type::real}, std::move(out), static_cast<int64_t>(c) + 1);
+            continue;
+          }
+          frame.columns[c] = std::move(out);
+          frame.schema.columns[c] = {.name = name, .type = Type::real};
+        }
+      },
+      false);
+}
+
 constexpr Option kResample[] = {{"resample", "name", nullptr, "the column of times"},
                                 {"every", "string", nullptr, "the span of a row: \"1 hour\""},
                                 {"shift", "string", "0", "of all begins"},
@@ -305,14 +348,19 @@ constexpr Option kSeasonal[] = {{"seasonal", "name", nullptr, "the column of tim
 constexpr Option kSlide[] = {{"slide", "integer", nullptr, "rows of a window", {1, 1 << 24}},
                              {"every", "integer", "1", "rows from one begin to the next", {1, 1 << 24}},
                              {"partial", "boolean", "false", "shorter windows at the end count"}};
+constexpr Option kSmooth[] = {{"smooth", "list of names", nullptr, "columns of numbers; \"*\": all"},
+                              {"alpha", "number", "2 / (span + 1)", "the share of the newest row, above 0"},
+                              {"span", "number", "none", "about so many rows count"},
+                              {"new", "boolean", "false", "a column beside each: smooth(x)"}};
 
 }  // namespace
 
-extern const StepDef step_resample, step_lags, step_seasonal, step_slide;
+extern const StepDef step_resample, step_lags, step_seasonal, step_slide, step_smooth;
 const StepDef step_resample{
     "resample", "a row for each span of time, also for those without rows", {.options = kResample}, open_resample, Rows::remakes};
 const StepDef step_lags{"lags", "columns of rows before or after: name(t-1), name(t+1)", {.options = kLags}, open_lags};
 const StepDef step_seasonal{"seasonal", "sine and cosine of where in a period a time is", {.options = kSeasonal}, open_seasonal};
 const StepDef step_slide{"slide", "windows of rows, each a sequence, moved along the rows", {.options = kSlide}, open_slide, Rows::remakes};
+const StepDef step_smooth{"smooth", "exponentially weighted means of the rows so far", {.options = kSmooth}, open_smooth};
 
 }  // namespace perigee::tables
