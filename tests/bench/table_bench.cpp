@@ -1,5 +1,6 @@
 // Steps on a table of 2 million rows, reading CSV and Parquet: by the CPU time of one thread, the best of some turns, as JSON. tables.py
-// runs it in turns with polars and DuckDB.   table_bench [ROWS] [FILE...]
+// runs it in turns with polars and DuckDB.   table_bench [ROWS] [FILE|NAME...]   Names of steps: these alone, to be profiled.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -94,9 +95,14 @@ double best(int turns, const std::function<void()>& prepare, const std::function
 int main(int argc, char** argv) {
   const int64_t rows = argc > 1 ? std::atoll(argv[1]) : 2'000'000;
   Json results = Json::object();
+  const auto named = [&](const Work& work) {
+    return std::any_of(argv + std::min(argc, 2), argv + argc, [&](const char* each) { return std::string(each) == work.name; });
+  };
+  const bool some_alone = std::any_of(std::begin(kWork), std::end(kWork), named);
   if (rows > 0) {
     const Frame whole = table(rows);
     for (const Work& work : kWork) {
+      if (some_alone && !named(work)) continue;
       const Json list = std::string(work.steps) == "join" ? joined() : Json::parse(work.steps, "bench");
       Frame some{.rows = rows}, frame;
       const std::string columns = std::string(" ") + work.columns + " ";
@@ -104,11 +110,11 @@ int main(int argc, char** argv) {
         if (columns.find(" " + whole.schema.columns[c].name + " ") != std::string::npos)
           some.add(whole.schema.columns[c], whole.columns[c]);
       const double seconds = best(
-          3, [&] { frame = some; }, [&] { Steps(list, "bench", ".").run(frame); });
+          some_alone ? 20 : 3, [&] { frame = some; }, [&] { Steps(list, "bench", ".").run(frame); });
       results.set(work.name, static_cast<double>(rows) / seconds / 1e6);
     }
   }
-  for (int i = 2; i < argc; ++i) {
+  for (int i = 2; i < argc && !some_alone; ++i) {
     const double seconds = best(
         3, [] {},
         [&] {

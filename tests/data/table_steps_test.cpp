@@ -422,6 +422,56 @@ TEST(TableSteps, StatesGoIntoOtherData) {
   }
 }
 
+// By two ways: with the numbers that were kept when the data were measured, and looked for again.
+TEST(TableSteps, SeveralColumnsBecomeOnesAndZeros) {
+  const Json list = Json::parse(R"([{"one_hot": ["city", "kind"]}])", "steps");
+  const auto rows = [] {
+    return frame_of({.columns = {{.name = "city"}, {.name = "n", .type = Type::integer}, {.name = "kind"}}},
+                    Json::parse(R"([["Rome", 1, "b"], ["Oslo", 2, "a"], [null, 3, "b"], ["Rome", 4, null], ["Lima", 5, "c"]])", "rows"));
+  };
+  Frame train = rows(), later = rows();
+  Steps fitting(list, "steps", ".");
+  fitting.run(train);
+  Steps(list, "steps", ".", fitting.states()).apply(later);
+  EXPECT_EQ(train.schema.names(),
+            (std::vector<std::string>{"city[Lima]", "city[Oslo]", "city[Rome]", "n", "kind[a]", "kind[b]", "kind[c]"}));
+  ASSERT_EQ(later.columns.size(), train.columns.size());
+  for (size_t c = 0; c < train.columns.size(); ++c)
+    EXPECT_EQ(train.columns[c].whole, later.columns[c].whole) << train.schema.columns[c].name;
+  EXPECT_EQ(train.columns[2].whole, (std::vector<int64_t>{1, 0, 0, 1, 0}));
+  EXPECT_EQ(train.columns[5].whole, (std::vector<int64_t>{1, 0, 1, 0, 0}));
+  Frame twice = rows();
+  EXPECT_NE(
+      refusal([&] { Steps(Json::parse(R"([{"one_hot": ["city", "city"]}])", "s"), "s", ".").run(twice); }).find("there is no such column"),
+      std::string::npos);
+}
+
+TEST(TableSteps, ElementsBecomeRows) {
+  const auto run = [](const char* steps) {
+    Frame frame = frame_of({.columns = {{.name = "id", .type = Type::integer}, {.name = "tags"}}},
+                           Json::parse(R"([[1, "a,b"], [1, "c"], [2, null], [2, "d,,e"]])", "rows"));
+    Steps(Json::parse(steps, "steps"), "steps", ".").run(frame);
+    std::string text;
+    for (int64_t r = 0; r < frame.rows; ++r)
+      text += cell_text(frame.columns[0], {}, r) + (frame.columns[1].is_missing(r) ? "-" : cell_text(frame.columns[1], {}, r)) + " ";
+    for (const int64_t end : frame.sequences) text += "|" + std::to_string(end);
+    return text;
+  };
+  EXPECT_EQ(run(R"([{"explode": "tags"}])"), "1a 1b 1c 2- 2d 2 2e ");
+  EXPECT_EQ(run(R"([{"explode": "tags", "by": ",,"}])"), "1a,b 1c 2- 2d 2e ");
+  EXPECT_EQ(run(R"([{"sequence": "id"}, {"explode": "tags"}])"), "1a 1b 1c 2- 2d 2 2e |0|3|7");
+  EXPECT_EQ(run(R"([{"list": "tags", "words": ["a", "b", "c", "d"], "as": "indices"}, {"explode": "tags"}])"), "10 11 12 2- 23 ");
+  EXPECT_NE(refusal([&] { run(R"([{"explode": "id"}])"); }).find("has a type that this step does not take"), std::string::npos);
+  EXPECT_NE(refusal([&] { run(R"([{"explode": "tags", "by": ""}])"); }).find("is empty, and then nothing is between two elements"),
+            std::string::npos);
+  Frame large = frame_of({.columns = {{.name = "text"}, {.name = "tags"}}}, Json::array());
+  large.columns[0].add_text(std::string(1 << 20, 'x')), large.columns[1].add_text(std::string(5000, ',')), large.rows = 1;
+  EXPECT_NE(refusal([&] {
+              Steps(Json::parse(R"([{"explode": "tags"}])", "s"), "s", ".").run(large);
+            }).find("the elements repeat too much of the other columns"),
+            std::string::npos);
+}
+
 TEST(TableSteps, SplitEqually) {
   Frame frame = empty_frame({.columns = {{.name = "x", .type = Type::integer}}});
   for (int i = 0; i < 100; ++i) frame.columns[0].add_whole(i);

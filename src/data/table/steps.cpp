@@ -222,8 +222,8 @@ bool Steps::is_fitted() const {
 
 void Steps::run(Frame& frame) {
   for (const Named& named : steps_) {
-    if (!named.step->is_fitted()) named.step->fit(frame);
-    named.step->apply(frame);
+    if (named.step->is_fitted()) named.step->apply(frame);
+    else named.step->fit_and_apply(frame);
   }
 }
 

@@ -21,6 +21,8 @@ class Step {
   virtual bool by_rows() const { return true; }
   // Measures on the training data what is not given.
   virtual void fit(const Frame& /*frame*/) {}
+  // Both for a step that is not fitted, where the second needs what the first has found of each row.
+  virtual void fit_and_apply(Frame& frame) { fit(frame), apply(frame); }
   virtual bool is_fitted() const { return true; }
   virtual bool fits_alone() const { return false; }  // fit() does not look at the table
   virtual Json state() const { return {}; }

@@ -324,7 +324,10 @@ int64_t TextTable::find(std::string_view wanted, bool there) const { return slot
 int64_t TextTable::add(std::string_view wanted, bool there) {
   const uint64_t hash = hash_text(wanted, there);
   const Slot& slot = slot_of(wanted, hash);
-  if (slot.number >= 0) return slot.number;
+  return slot.number >= 0 ? slot.number : add_new(wanted, hash, slot);
+}
+
+[[gnu::noinline]] int64_t TextTable::add_new(std::string_view wanted, uint64_t hash, const Slot& slot) {
   const auto number = static_cast<int32_t>(ends_.size());
   slots_[static_cast<size_t>(&slot - slots_.data())] = {hash, static_cast<uint32_t>(wanted.size()), number};
   bytes_ += wanted;
@@ -343,18 +346,27 @@ void TextTable::grow() {
   }
 }
 
-bool add_texts(const Column& column, size_t most, TextTable& table) {
+// Flat: a call for each row costs as much as what it does.
+[[gnu::flatten]] bool add_texts(const Column& column, size_t most, TextTable& table, std::vector<int64_t>* out) {
   const auto n = static_cast<size_t>(column.size());
-  for (size_t r = 0; r < n; ++r)
+  if (out != nullptr) resize_large(*out, n);
+  for (size_t r = 0; r < n; ++r) {
+    int64_t number = -1;
     if (!column.is_missing(static_cast<int64_t>(r))) {
       const RowLoopsPiece piece = piece_of(column, r);
-      table.add(piece.text, piece.there);
+      number = table.add(piece.text, piece.there);
       if (table.size() > most) return false;
     }
+    if (out != nullptr) (*out)[r] = number;
+  }
   return true;
 }
 
-void number_texts(const Column& column, TextTable& table, std::vector<int64_t>& out, std::vector<int64_t>& first) {
+void renumber(std::vector<int64_t>& numbers, const std::vector<int64_t>& by) {
+  for (int64_t& number : numbers) number = number < 0 ? number : by[static_cast<size_t>(number)];
+}
+
+[[gnu::flatten]] void number_texts(const Column& column, TextTable& table, std::vector<int64_t>& out, std::vector<int64_t>& first) {
   const auto n = static_cast<size_t>(column.size());
   resize_large(out, n);
   first.clear();
@@ -365,7 +377,7 @@ void number_texts(const Column& column, TextTable& table, std::vector<int64_t>& 
   }
 }
 
-void find_texts(const Column& column, const TextTable& table, std::vector<int64_t>& out) {
+[[gnu::flatten]] void find_texts(const Column& column, const TextTable& table, std::vector<int64_t>& out) {
   const auto n = static_cast<size_t>(column.size());
   resize_large(out, n);
   for (size_t r = 0; r < n; ++r) {
@@ -513,7 +525,8 @@ Measures measures_of(std::span<const double> values) {
     const size_t end = std::min(values.size(), begin + kRowLoopsBlock);
     const double* from = values.data() + begin;
     size_t n = end - begin;
-    if (!std::isfinite(lanes_of_sum(from, n))) {
+    double sum = lanes_of_sum(from, n);
+    if (!std::isfinite(sum)) {
       // Where one is not finite the others stand side by side: sums then need no condition.
       size_t finite = 0;
       for (size_t i = 0; i < n; ++i) {
@@ -522,10 +535,11 @@ Measures measures_of(std::span<const double> values) {
       }
       from = kept.data();
       n = finite;
+      sum = lanes_of_sum(from, n);
     }
     if (n == 0) continue;
     const auto count = static_cast<double>(n);
-    const double mean = lanes_of_sum(from, n) / count;
+    const double mean = sum / count;
     std::array<double, kLanes> low, high, squares{};
     low.fill(from[0]);
     high.fill(from[0]);

@@ -60,14 +60,17 @@ class TextTable {
     int32_t number = -1;
   };
   const Slot& slot_of(std::string_view text, uint64_t hash) const;
+  int64_t add_new(std::string_view text, uint64_t hash, const Slot& slot);
   void grow();
   std::string bytes_;
   std::vector<uint64_t> ends_;
   std::vector<Slot> slots_;
 };
 
-// Adds what a column of texts has; false beyond `most` of them.
-bool add_texts(const Column& column, size_t most, TextTable& table);
+// Adds what a column of texts has; false beyond `most` of them. `out`, if there is one: the number of each row, -1 where it is missing.
+bool add_texts(const Column& column, size_t most, TextTable& table, std::vector<int64_t>* out = nullptr);
+// Each number becomes what `by` has in its place; what is less than 0 stays.
+void renumber(std::vector<int64_t>& numbers, const std::vector<int64_t>& by);
 // The number of each text of a column without gaps, which are added; `first`: the first row of each.
 void number_texts(const Column& column, TextTable& table, std::vector<int64_t>& out, std::vector<int64_t>& first);
 // The number of each text, -1 where it is missing or not in the table.

@@ -84,33 +84,11 @@ class Categorise : public Step {
 
   bool is_fitted() const override { return fitted_ || !given_.empty(); }
 
-  void fit(const Frame& frame) override {
-    for (const size_t c : columns_of(frame, names_, where_, fits)) {
-      const ColumnSpec& spec = frame.schema.columns[c];
-      if (spec.type == Type::category) {
-        found_[spec.name] = spec.categories;
-        continue;
-      }
-      TextTable texts;
-      std::set<int64_t> numbers;
-      bool few = spec.type != Type::text || add_texts(frame.columns[c], kMostValuesCategories, texts);
-      for (int64_t r = 0; spec.type != Type::text && few && r < frame.rows; ++r) {
-        if (!frame.columns[c].is_missing(r)) numbers.insert(frame.columns[c].whole[static_cast<size_t>(r)]);
-        few = numbers.size() <= kMostValuesCategories;
-      }
-      if (!few)
-        throw Error(ErrorKind::data, {.where = where_,
-                                      .what = "the column '" + spec.name + "' has too many different values for categories",
-                                      .expected = "at most " + std::to_string(kMostValuesCategories),
-                                      .hint = "hash(x, n) makes n of them"});
-      auto& list = found_[spec.name];
-      list.clear();
-      for (size_t t = 0; t < texts.size(); ++t) list.emplace_back(texts.text(t));
-      std::sort(list.begin(), list.end());
-      for (const int64_t number : numbers)
-        list.push_back(spec.type == Type::boolean ? (number ? "true" : "false") : std::to_string(number));
-    }
-    fitted_ = true;
+  void fit(const Frame& frame) override { fit(frame, nullptr); }
+  void fit_and_apply(Frame& frame) override {
+    Numbers numbers;
+    fit(frame, &numbers);
+    apply(frame, &numbers);
   }
 
   Json state() const override {
@@ -124,14 +102,56 @@ class Categorise : public Step {
     fitted_ = true;
   }
 
-  void apply(Frame& frame) const override {
-    for (const size_t column : columns_of(frame, names_, where_, fits)) {
-      const std::string name = frame.schema.columns[column].name;
-      apply_to(frame, static_cast<size_t>(frame.schema.find(name)), name);
+  void apply(Frame& frame) const override { apply(frame, nullptr); }
+
+ private:
+  using Numbers = std::map<std::string, std::vector<int64_t>>;  // of the rows of columns by their names
+
+  // The numbers of texts go to `numbers`: to look for each text again would cost as much as this.
+  void fit(const Frame& frame, Numbers* numbers) {
+    for (const size_t c : columns_of(frame, names_, where_, fits)) {
+      const ColumnSpec& spec = frame.schema.columns[c];
+      if (spec.type == Type::category) {
+        found_[spec.name] = spec.categories;
+        continue;
+      }
+      TextTable texts;
+      std::set<int64_t> values;
+      std::vector<int64_t>* const rows = numbers != nullptr && spec.type == Type::text ? &(*numbers)[spec.name] : nullptr;
+      bool few = spec.type != Type::text || add_texts(frame.columns[c], kMostValuesCategories, texts, rows);
+      for (int64_t r = 0; spec.type != Type::text && few && r < frame.rows; ++r) {
+        if (!frame.columns[c].is_missing(r)) values.insert(frame.columns[c].whole[static_cast<size_t>(r)]);
+        few = values.size() <= kMostValuesCategories;
+      }
+      if (!few)
+        throw Error(ErrorKind::data, {.where = where_,
+                                      .what = "the column '" + spec.name + "' has too many different values for categories",
+                                      .expected = "at most " + std::to_string(kMostValuesCategories),
+                                      .hint = "hash(x, n) makes n of them"});
+      auto& list = found_[spec.name];
+      list.clear();
+      for (size_t t = 0; t < texts.size(); ++t) list.emplace_back(texts.text(t));
+      std::sort(list.begin(), list.end());
+      if (rows != nullptr) {
+        std::vector<int64_t> places;
+        for (size_t t = 0; t < texts.size(); ++t)
+          places.push_back(std::lower_bound(list.begin(), list.end(), texts.text(t)) - list.begin());
+        renumber(*rows, places);
+      }
+      for (const int64_t value : values) list.push_back(spec.type == Type::boolean ? (value ? "true" : "false") : std::to_string(value));
+    }
+    fitted_ = true;
+  }
+
+  void apply(Frame& frame, Numbers* known) const {
+    std::vector<std::string> names;  // columns move where one becomes several
+    for (const size_t column : columns_of(frame, names_, where_, fits)) names.push_back(frame.schema.columns[column].name);
+    for (const std::string& name : names) {
+      auto mine = known != nullptr ? known->extract(name) : Numbers::node_type();  // once: a column may be named twice
+      apply_to(frame, frame.schema.at(name, where_), name, mine ? &mine.mapped() : nullptr);
     }
   }
 
- private:
   static bool fits(Type type) { return type == Type::text || type == Type::category || type == Type::integer || type == Type::boolean; }
 
   const std::vector<std::string>& categories_of(const std::string& name) const {
@@ -186,14 +206,17 @@ class Categorise : public Step {
     return out;
   }
 
-  void apply_to(Frame& frame, size_t c, const std::string& name) const {
+  // `known`: the numbers of the rows, if they are known already.
+  void apply_to(Frame& frame, size_t c, const std::string& name, std::vector<int64_t>* known) const {
     // A category keeps its own list unless another one is given or was measured.
     const bool own = given_.empty() && !found_.contains(name) && frame.schema.columns[c].type == Type::category;
     const std::vector<std::string> categories = own ? frame.schema.columns[c].categories : categories_of(name);
     Column& column = frame.columns[c];
     // Numbers of the same list are there already.
     const bool same = column.type == Type::category && column.missing.empty() && categories == frame.schema.columns[c].categories && !keep_;
-    std::vector<int64_t> number = same ? std::move(column.whole) : numbers(column, frame.schema.columns[c], categories);
+    std::vector<int64_t> number = known != nullptr ? std::move(*known)
+                                  : same           ? std::move(column.whole)
+                                                   : numbers(column, frame.schema.columns[c], categories);
     if (to_ != To::one_hot) {
       Column out(to_ == To::category ? Type::category : Type::integer);
       if (std::any_of(number.begin(), number.end(), [](int64_t each) { return each < 0; })) {
