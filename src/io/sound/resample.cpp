@@ -54,27 +54,28 @@ Resampler::Resampler(int64_t from, int64_t to, const std::string& where, int zer
 
 void Resampler::apply(std::span<const float> in, std::span<float> out) const {
   const auto count = static_cast<int64_t>(out.size());
+  const SoundLoops& loops = sound_loops(host_isa());
   // Outputs of a phase in turn, which share its taps.
   for (int64_t group = 0; group < count; group += kTurns * up_)
     for (int64_t first = group; first < std::min(count, group + up_); ++first)
-      apply_phase(in, out, first, std::min(count, first + kTurns * up_));
+      apply_phase(loops, in, out, first, std::min(count, first + kTurns * up_));
 }
 
 // Outputs first, first + up_, ... before `end`.
-void Resampler::apply_phase(std::span<const float> in, std::span<float> out, int64_t first, int64_t end) const {
-  const SoundLoops& loops = sound_loops(host_isa());
+void Resampler::apply_phase(const SoundLoops& loops, std::span<const float> in, std::span<float> out, int64_t first, int64_t end) const {
   const auto size = static_cast<int64_t>(in.size());
   int64_t base = first * down_ / up_;
   const Phase& phase = phases_[static_cast<size_t>(first * down_ - base * up_)];
   const float* const taps = taps_.data() + phase.taps;
   base += phase.first;  // the first input that an output looks at
+  const int64_t step = up_, more = (kSoundLanes - 1) * up_, looked_at = (kSoundLanes - 1) * down_ + phase.count;
   for (int64_t k = first; k < end;) {
-    const int64_t last = base + (kSoundLanes - 1) * down_ + phase.count;
-    if (base >= 0 && last <= size && k + (kSoundLanes - 1) * up_ < end) {
+    if (base >= 0 && base + looked_at <= size && k + more < end) {
       float sums[kSoundLanes];
       loops.dots(in.data() + base, down_, taps, phase.count, sums);
-      for (int64_t j = 0; j < kSoundLanes; ++j) out[static_cast<size_t>(k + j * up_)] = sums[j];
-      k += kSoundLanes * up_, base += kSoundLanes * down_;
+      float* to = out.data() + k;
+      for (int64_t j = 0; j < kSoundLanes; ++j, to += step) *to = sums[j];
+      k += more + step, base += kSoundLanes * down_;
       continue;
     }
     const int64_t from = std::max<int64_t>(0, -base), to = std::clamp<int64_t>(size - base, from, phase.count);

@@ -8,6 +8,8 @@
 
 namespace perigee {
 
+struct SoundLoops;
+
 // Sample rate conversion by up / down: a sinc of `zeros` zero crossings on each side under a Kaiser window of shape `beta`, cut off at `cutoff`
 // times the lower of both Nyquist rates. Polyphase, with the filter's delay taken out (as scipy.signal.resample_poly).
 class Resampler {
@@ -29,7 +31,7 @@ class Resampler {
     size_t taps = 0;
     int64_t count = 0;
   };
-  void apply_phase(std::span<const float> in, std::span<float> out, int64_t first, int64_t end) const;
+  void apply_phase(const SoundLoops& loops, std::span<const float> in, std::span<float> out, int64_t first, int64_t end) const;
 
   int64_t up_ = 1, down_ = 1, reach_ = 0;
   std::vector<Phase> phases_;
