@@ -49,7 +49,7 @@ double lower_median(std::vector<double> values) {
 
 }  // namespace
 
-// What a worker did before says nothing of whether it is like the others: while it was alone nobody could tell.
+// Sizes from before that a worker is held against. Its own say nothing: while it was alone nobody could tell.
 std::vector<double> Guard::recent_of_others(WorkerId id) const {
   std::vector<double> sizes;
   for (const auto& [whose, size] : recent_)

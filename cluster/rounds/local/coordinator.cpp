@@ -124,7 +124,7 @@ void LocalCoordinator::check_begin() {
     if (who.size() < enough) return;
     const uint64_t now = c_.clock.now_ns();
     if (quorum_ns_ == 0) quorum_ns_ = now;
-    // What a worker has of fragments that were not due can only come in the run's last round.
+    // In the run's last round all fragments are due: a worker that is left out of it has kept its work on some of them for nothing.
     const Policy& policy = c_.options.policy;
     const uint64_t until = quorum_ns_ + c_.ns(policy.partial() && is_last(after_round(who)) ? policy.deadline_ms : policy.grace_ms);
     if (now < until) return c_.transport.start_timer(CoordinatorCore::kGrace, until);

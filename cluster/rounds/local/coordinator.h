@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/ledger/ledger.h"
 #include "cluster/rounds/coordinator_rounds.h"
 #include "cluster/rounds/work_leases.h"
 
