@@ -74,7 +74,7 @@ void run_lstm(const KernelCall& call) {
     if (product) multiply(s.n, 4 * s.h, s.h, state, state_pitch, static_cast<const float*>(call.packed), z, z_pitch, false);
     for (int64_t n = 0; n < s.n; ++n) {
       const float* const before = i > 0 ? c(n, s.at(i - 1)) : c0(n);
-      lstm_gates(x(n, t), product ? z + n * z_pitch : nullptr, s.h, before, gates(n, t), c(n, t), h(n, t));
+      lstm_gates(x(n, t), product ? z + n * z_pitch : nullptr, s.h, before, gates(n, t), c(n, t), h(n, t), x(s.next(n), t));
       if (mask.counts(n, t)) {
         copy_row(state + n * state_pitch, h(n, t), s.h);
       } else {
@@ -111,7 +111,9 @@ void run_lstm_grad(const KernelCall& call) {
     for (int64_t n = 0; n < s.n; ++n) {
       float *const own_flow = flow + n * state_pitch, *const own_cell = cell + n * state_pitch, *const own = dz + n * z_pitch;
       if (mask.counts(n, t)) {
-        lstm_flow(dh(n, t), dc(n, t), gates(n, t), c(n, t), i > 0 ? c(n, s.at(i - 1)) : c0(n), s.h, own_flow, own_cell, own, dx(n, t));
+        const int64_t next = s.next(n), earlier = i > 0 ? s.at(i - 1) : t;
+        lstm_flow(dh(n, t), dc(n, t), gates(n, t), c(n, t), i > 0 ? c(n, earlier) : c0(n), s.h, own_flow, own_cell, own, dx(n, t),
+                  gates(next, t), c(next, earlier));
       } else {
         add_row(own_flow, dh(n, t), s.h);
         add_row(own_cell, dc(n, t), s.h);

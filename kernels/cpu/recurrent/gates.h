@@ -26,10 +26,15 @@ PERIGEE_INLINE void for_units(int64_t units, F f) {
       [rest](float* x, Floats v) __attribute__((always_inline)) { math::store_part(x, v, rest); });
 }
 
-// `sums`: the product of the state; null: zeros.
-inline void lstm_gates(const float* x, const float* sums, int64_t units, const float* c_before, float* gates, float* c, float* h) {
+// Rows of the next example lie a whole sequence further on: no cache knows that they will be wanted.
+PERIGEE_INLINE void fetch_early(const float* row) { __builtin_prefetch(row); }
+
+// `sums`: the product of the state; null: zeros. `next`: the row of x that is wanted after this one.
+inline void lstm_gates(const float* x, const float* sums, int64_t units, const float* c_before, float* gates, float* c, float* h,
+                       const float* next) {
   for_units(
       units, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
+        for (int64_t g = 0; g < 4; ++g) fetch_early(next + g * units + j);
         const auto z = [&](int64_t at) __attribute__((always_inline)) {
           return sums != nullptr ? load(x + at) + load(sums + at) : load(x + at);
         };
@@ -46,10 +51,13 @@ inline void lstm_gates(const float* x, const float* sums, int64_t units, const f
 }
 
 // `dh`, `dc` [units]: what flows from later steps; afterwards what flows to the step before, without the product. `dz` goes to `dx` as well.
+// `next_gates`, `next_c`: the rows that are wanted after these.
 inline void lstm_flow(const float* more_dh, const float* more_dc, const float* gates, const float* c, const float* c_before, int64_t units,
-                      float* dh, float* dc, float* dz, float* dx) {
+                      float* dh, float* dc, float* dz, float* dx, const float* next_gates, const float* next_c) {
   for_units(
       units, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
+        for (int64_t g = 0; g < 4; ++g) fetch_early(next_gates + g * units + j);
+        fetch_early(next_c + j);
         const Floats input = load(gates + j), forget = load(gates + units + j), candidate = load(gates + 2 * units + j);
         const Floats output = load(gates + 3 * units + j), shown = math::tanh_of(load(c + j));
         Floats flow = load(dh + j), cell = load(dc + j);

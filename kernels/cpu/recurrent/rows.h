@@ -35,6 +35,7 @@ struct Sizes {
   // `h`: [N,T,H].
   Sizes(const KernelCall& call, const View& h) : n(h.dims[0]), t(h.dims[1]), h(h.dims[2]), reverse(call.as<RecurrentParams>().reverse) {}
   int64_t at(int64_t i) const { return reverse ? t - 1 - i : i; }
+  int64_t next(int64_t example) const { return example + 1 < n ? example + 1 : example; }
   // The distance of rows that are copied side by side: not a multiple of the first cache's ways.
   static int64_t pitch(int64_t columns) { return (columns + kLanes - 1) / kLanes * kLanes + kLanes; }
   int64_t n, t, h;
