@@ -78,8 +78,7 @@ void PlanCompiler::put(ValueId id, const Operand& operand) {
 
 bool PlanCompiler::is_read_after(int buffer, int node, int except) const {
   if (static_cast<size_t>(buffer) >= residents_.size()) return false;
-  return std::ranges::any_of(residents_[static_cast<size_t>(buffer)],
-                             [&](ValueId id) { return id.node != except && last_use(id) > node; });
+  return std::ranges::any_of(residents_[static_cast<size_t>(buffer)], [&](ValueId id) { return id.node != except && last_use(id) > node; });
 }
 
 void PlanCompiler::place_leaf(const Node& node) {

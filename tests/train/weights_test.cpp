@@ -138,7 +138,8 @@ std::vector<int64_t> plan_steps_of(int64_t steps, const std::string& network, co
 TEST(Weights, PlansOfFewerStepsAreThoseThatFit) {
   const std::string lengths = R"(, "lengths": {"x": "n"})";
   EXPECT_EQ(plan_steps_of(37, kTagger, lengths), (std::vector<int64_t>{5, 13, 21, 29, 37}));
-  EXPECT_EQ(plan_steps_of(128, kTagger, lengths), (std::vector<int64_t>{8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128}));
+  EXPECT_EQ(plan_steps_of(128, kTagger, lengths),
+            (std::vector<int64_t>{8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128}));
   EXPECT_EQ(plan_steps_of(200, kTagger, lengths), (std::vector<int64_t>{8, 24, 40, 56, 72, 88, 104, 120, 136, 152, 168, 184, 200}));
   EXPECT_TRUE(plan_steps_of(37, kTagger, "").empty()) << "nothing says where an example ends";
   const std::string placed = R"([{"type": "positions"}, {"type": "conv1d", "out": 4, "kernel": 1}])";

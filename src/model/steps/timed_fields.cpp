@@ -8,7 +8,7 @@ namespace perigee {
 namespace {
 
 constexpr int64_t kMostSizes = 16, kApart = 8;
-static_assert(3 * kMostSizes <= kMostPlans, "whole sub-batches, what a batch leaves and what the last batch of an epoch leaves keep their plans");
+static_assert(3 * kMostSizes <= kMostPlans, "whole sub-batches and two kinds of rests keep their plans");
 
 int64_t timed_fields_last_axis(const NetworkInput& field) {
   const Shape& shape = field.type.shape;

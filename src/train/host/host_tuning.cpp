@@ -53,8 +53,8 @@ void HostEngine::choose_sub_batch() {
     return;
   }
   // Part of the tuning table: it decides in which order examples are summed, so two runs must choose alike.
-  const std::string key =
-      "sub-batch of " + std::to_string(slice) + (cut_ ? " cut finely " : " ") + xxh3_hex(as_bytes(t_.job.canonical().find("network")->dump()));
+  const std::string key = "sub-batch of " + std::to_string(slice) + (cut_ ? " cut finely " : " ") +
+                          xxh3_hex(as_bytes(t_.job.canonical().find("network")->dump()));
   if (const std::string known = t_.tuning.choice(key); !known.empty()) {
     sub_batch_ = std::clamp<int64_t>(std::atoll(known.c_str()), 1, slice);
     return;
