@@ -26,7 +26,9 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 std::span<const Elementwise> exact_ops() { return kExactOps; }
 
-bool is_trace_name(const std::string& name) { return name.size() > 1 && name[0] == 't' && std::all_of(name.begin() + 1, name.end(), is_digit); }
+bool is_trace_name(const std::string& name) {
+  return name.size() > 1 && name[0] == 't' && std::all_of(name.begin() + 1, name.end(), is_digit);
+}
 
 bool is_program_name(const std::string& name) {
   return !name.empty() && name.size() <= kMaxProgramName && std::all_of(name.begin(), name.end(), [](char c) {
@@ -82,7 +84,8 @@ std::vector<ProgramValue> FusedCompiler::operands(const Config& op, const std::f
 }
 
 ProgramValue FusedCompiler::add(Elementwise op, std::vector<ProgramValue> sources) {
-  if (std::all_of(sources.begin(), sources.end(), [](ProgramValue v) { return v.kind == Kind::number; })) return numbers_.computed(op, sources);
+  if (std::all_of(sources.begin(), sources.end(), [](ProgramValue v) { return v.kind == Kind::number; }))
+    return numbers_.computed(op, sources);
   ops_.push_back({op, std::move(sources)});
   return {Kind::op, static_cast<int>(ops_.size() - 1)};
 }

@@ -55,7 +55,7 @@ class ProgramNumbers {
 
 class FusedCompiler {
  public:
-  // What the caller needs for instructions of its own; its temporaries are the first ones.
+  // Room that the caller needs for instructions of its own; its temporaries are the first ones.
   struct Kept {
     int instructions = 0, constants = 0, temporaries = 0;
   };
