@@ -49,7 +49,7 @@ double lower_median(std::vector<double> values) {
 
 }  // namespace
 
-// Sizes from before that a worker is held against. Its own say nothing: while it was alone nobody could tell.
+// Earlier sizes to compare a worker with are those of others: it may have made its own while it was alone.
 std::vector<double> Guard::recent_of_others(WorkerId id) const {
   std::vector<double> sizes;
   for (const auto& [whose, size] : recent_)

@@ -123,7 +123,7 @@ class ExchangedRounds : public WorkerRounds {
   void try_apply();                                              // what has been exchanged
   virtual bool may_apply() const { return true; }
   virtual ApplyOrder result() = 0;                                         // of the exchange; its ranges go into applying_entry
-  virtual bool still_trains(WorkerId, uint64_t /*now*/) { return false; }  // who is waited for, and comes when it has made its steps
+  virtual bool still_trains(WorkerId, uint64_t /*now*/) { return false; }  // a member that the exchange waits for: it makes its steps first
   virtual void on_held(Done*) {}                                           // it is the result held, and that is what will be told of it
   virtual void add_times(Figures* figures, uint64_t now) = 0;
   virtual bool waits_after(int64_t round) = 0;  // for an evaluation, or for good

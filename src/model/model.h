@@ -57,7 +57,7 @@ struct ModelOutput {
   Type type;                                  // without the batch
   std::string link;                           // what made it probabilities: "softmax", "sigmoid" or ""
   bool label = false;                         // its target is a class label
-  std::vector<std::string> class_names = {};  // of that, unless it is the main one's, which whoever has the data knows
+  std::vector<std::string> class_names = {};  // of the target; the main output's stand in LoadedModel
 };
 
 // The input [batch] of a training graph in f16: what the gradient of each example's loss begins with.

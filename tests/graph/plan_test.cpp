@@ -165,7 +165,7 @@ TEST(Plan, InPlaceReuseKeepsValuesThatAreReadLater) {
   expect_plans_agree(graph, 3);
 }
 
-// An LSTM over products that are made for it; `shown`: somebody reads the products and the gates later.
+// An LSTM over products that are made for it; `shown`: the products and the gates are read later.
 Graph lstm_with_gradients(bool shown) {
   Graph graph;
   const Value x = graph.input("x", {Dtype::f32, {3, 5, 16}}), w = graph.parameter("w", {Dtype::f32, {16}});

@@ -30,8 +30,8 @@ void LocalCoordinator::open_round() {
   begin_ = {};
 }
 
-// Beside what is pending a worker has of fragments what was merged into others of them. Where that round became void, its examples are
-// others' again.
+// A worker keeps local work of fragments that no round has merged yet. If the round that it holds has become void, others train the examples of
+// that work again.
 bool LocalCoordinator::may_keep_work(const Node& node) const {
   if (!c_.options.policy.partial()) return true;
   const std::optional<uint64_t> known = c_.books.hash_of(node.round);

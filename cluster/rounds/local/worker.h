@@ -100,7 +100,7 @@ class LocalRounds final : public ExchangedRounds {
     Contribution work;                       // of this round so far, while it is not staged for the round
     SharedBytes payload;                     // with a codec: of what is staged for the next one
     std::vector<WorkerId> group;             // of the exchange that is open
-    std::map<WorkerId, int64_t> steps_then;  // of who is waited for in the exchange that is open, when that was seen first
+    std::map<WorkerId, int64_t> steps_then;  // of the members that the open exchange waits for, when it began to
     bool touched = false;                    // the local values are not the last result
     bool waiting = false;                    // for the exchange that is open
     bool applying = false;                   // asked of the replica and not answered, of whatever generation
