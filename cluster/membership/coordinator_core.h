@@ -161,6 +161,8 @@ struct CoordinatorCore {
   bool may_form();
   void on_acknowledge(Node& node, Acknowledge formed);
   const Node* best_held() const;
+  using Holders = std::map<std::pair<int64_t, uint64_t>, std::set<WorkerId>>;  // by round and hash
+  Holders holders() const;
   void tell_mismatch(const Node& node, const Node& best);
   void resolve();
   void adopt(const Node* best);
@@ -364,8 +366,8 @@ struct CoordinatorCore {
   size_t formed_count = 0;
   size_t rotate = 0;
   int64_t target_round = -1;
-  uint64_t target_hash = 0;                                     // 0: not known until a worker has made it
-  std::map<std::pair<int64_t, uint64_t>, size_t> told_by_lost;  // results that members had said they hold, since all held the same
+  uint64_t target_hash = 0;  // 0: not known until a worker has made it
+  Holders told_by_lost;      // what lost members had said that they hold, since all held the same
   ImageSender sender;
 
   // Rounds.

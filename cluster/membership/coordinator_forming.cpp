@@ -236,22 +236,29 @@ void CoordinatorCore::on_acknowledge(Node& node, Acknowledge formed) {
   if (++formed_count == members.size()) claim_lease();
 }
 
-// The newest result that most members hold; null: no worker holds one that is of the ledger's line.
-const CoordinatedWorker* CoordinatorCore::best_held() const {
+// Results of the ledger's line, with the members that hold them and the lost ones that did. One that came again counts once.
+CoordinatorCore::Holders CoordinatorCore::holders() const {
   const bool settled = books.hash() != 0 && !options.takes_over;
-  const Node* best = nullptr;
-  std::map<std::pair<int64_t, uint64_t>, size_t> held = told_by_lost;
+  Holders held = told_by_lost;
   for (const WorkerId id : members) {
     const Node& node = nodes.at(id);
     if (!rounds->holds_results(node) || node.hash == 0 || (settled && !books.on_line(node.round, node.hash, node.log))) continue;
-    ++held[{node.round, node.hash}];
+    held[{node.round, node.hash}].insert(id);
   }
+  return held;
+}
+
+// The newest result that most members hold; null: no worker holds one that is of the ledger's line.
+const CoordinatedWorker* CoordinatorCore::best_held() const {
+  const Node* best = nullptr;
+  Holders held = holders();
   for (const WorkerId id : members) {
     const Node& node = nodes.at(id);
     if (!rounds->holds_results(node)) continue;
     const auto own = held.find({node.round, node.hash});
     if (own == held.end()) continue;
-    if (!best || node.round > best->round || (node.round == best->round && own->second > held[{best->round, best->hash}])) best = &node;
+    if (!best || node.round > best->round || (node.round == best->round && own->second.size() > held[{best->round, best->hash}].size()))
+      best = &node;
   }
   return best;
 }
@@ -279,13 +286,8 @@ void CoordinatorCore::resolve() {
 }
 
 void CoordinatorCore::tell_mismatch(const Node& node, const Node& best) {
-  const auto votes = [&](uint64_t hash) {
-    const auto lost = told_by_lost.find({best.round, hash});
-    const auto held = std::ranges::count_if(members, [&](WorkerId id) {
-      return nodes.at(id).round == best.round && nodes.at(id).hash == hash && rounds->holds_results(nodes.at(id));
-    });
-    return static_cast<size_t>(held) + (lost == told_by_lost.end() ? 0 : lost->second);
-  };
+  Holders held = holders();
+  const auto votes = [&](uint64_t hash) { return held[{best.round, hash}].size(); };
   const std::string what = "its parameters after round " + std::to_string(node.round) + " differ from ";
   if (votes(node.hash) < votes(best.hash))
     return event("hash_mismatch", &node, what + "those of most workers", "it loads them from another worker");

@@ -149,7 +149,7 @@ void CoordinatorCore::lose(WorkerId id, const std::string& event_name, const std
   const bool was_member = node.member;
   const int64_t given = examples_of(node.leased);
   if (was_member) rounds->on_losing(node);
-  if (was_member && node.done) ++told_by_lost[{node.round, node.hash}];  // it still counts when others hold different results
+  if (was_member && rounds->holds_results(node) && node.hash != 0) told_by_lost[{node.round, node.hash}].insert(id);
   take_back(node);
   peers.erase(node.peer);
   sender.forget(node.peer);
