@@ -2,11 +2,12 @@
 """Training of recurrent nets and transformers beside PyTorch, in turns, by CPU time.
 
     ninja -C build tests/bench/train_bench repl/perigee tests/bench/peak
-    python3 tests/bench/sequences/training.py --python PYTHON_WITH_TORCH [ROW...] [--turns 3] [--threads 1]
+    python3 tests/bench/sequences/training.py --python PYTHON_WITH_TORCH [ROW...] [--turns 3] [--threads 1] [--scaling]
 
 Prints a row for each network: tokens a second of CPU time of both (the median turn), the ratio, and our share of what the core's
 multiply-adds allow. Both train on the same numbers: batches of 32, AdamW, cross entropy, no dropout. PyTorch has the best of fused and
 foreach updates. The documents of `encoder` have 16 to 128 words and are in no order; only these words count. Padding does not.
+--scaling prints instead how much faster two threads are than one, by wall time on two idle cores.
 """
 import argparse
 import json
@@ -17,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BATCH = 32
@@ -65,8 +67,6 @@ def make_data(row, folder):
 
 def peer(row, folder, threads, steps, update):
     """Runs in the interpreter that has torch. Prints tokens a second of CPU time."""
-    import time
-
     import numpy
     import torch
     from torch import nn
@@ -159,11 +159,17 @@ def cpu_seconds(command):
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def ours(row, folder, threads, steps):
-    """The difference of a long and a short run: what starting and opening cost is in both."""
+def wall_seconds(command):
+    before = time.monotonic()
+    run(command)
+    return time.monotonic() - before
+
+
+def ours(row, folder, threads, steps, seconds=cpu_seconds):
+    """Tokens a second. The difference of a long and a short run: what starting and opening cost is in both."""
     bench = [ROOT / "build/tests/bench/train_bench", folder / "job.json", "--batch", BATCH, "--threads", threads]
-    short = cpu_seconds([*bench, "--steps", 8])
-    spent = cpu_seconds([*bench, "--steps", steps + 8]) - short
+    short = seconds([*bench, "--steps", 8])
+    spent = seconds([*bench, "--steps", steps + 8]) - short
     return steps * BATCH * (72 if row == "encoder" else ROWS[row][0]) / spent  # words of the mean document
 
 
@@ -174,6 +180,24 @@ def write_job(row, folder, python):
     (folder / "job.json").write_text(run([ROOT / "build/repl/perigee", "describe", folder / "job.lua", "--json"]))
 
 
+def print_scaling(rows, args):
+    print("| | one thread, tokens/s | two | ratio |\n|---|---|---|---|")
+    for row in rows:
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            write_job(row, folder, args.python)
+            for threads in (1, 2):
+                ours(row, folder, threads, args.steps)  # measures kernels, whose times are kept
+            one, two = [], []
+            for _ in range(args.turns):
+                one.append(ours(row, folder, 1, args.steps, wall_seconds))
+                two.append(ours(row, folder, 2, args.steps, wall_seconds))
+            ratios = [b / a for a, b in zip(one, two)]
+            print(f"| {row} | {statistics.median(one):,.0f} | {statistics.median(two):,.0f} | {statistics.median(ratios):.2f} "
+                  f"[{min(ratios):.2f}-{max(ratios):.2f}] |", flush=True)
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", default=list(ROWS), metavar="ROW", help=", ".join(ROWS))
@@ -181,6 +205,7 @@ def main():
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=32)
+    parser.add_argument("--scaling", action="store_true", help="two threads beside one, without the peer")
     parser.add_argument("--make", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--peer", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -188,6 +213,8 @@ def main():
         return make_data(args.rows[0], args.make)
     if args.peer:
         return peer(args.rows[0], pathlib.Path(args.peer[0]), args.threads, args.steps, args.peer[1])
+    if args.scaling:
+        return print_scaling(args.rows, args)
     print("| | Perigee, tokens/s | PyTorch | ratio | share of the multiply-adds |\n|---|---|---|---|---|")
     for row in args.rows:
         with tempfile.TemporaryDirectory() as name:
