@@ -209,7 +209,7 @@ class Trainer {
   // By the "epochs" and "steps" of `job`. Error(model).
   void change_length(const Json& job);
   void set_rate_factor(double factor);  // on the rate and that of biases
-  const Tuning& tuning() const;
+  const Tuning& tuning() const;         // of all objectives' plans
   // Null where the precision needs none. It may wait for the device.
   const LossScale* loss_scale() const;
   void set_loss_scale(const LossScale& scale);

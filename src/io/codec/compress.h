@@ -20,8 +20,8 @@ Bytes gzip(std::span<const std::byte> bytes);
 enum class Compression { none, gzip, xz, zstd };
 Compression compression_of(std::span<const std::byte> bytes);  // by their first bytes
 
-// The content of a file, decompressed if it is compressed (.zst is in zstd.h), to at most 64 MiB and 256 times its size. Decompressed content is kept in the user's cache folder, bound to the file's
-// path, size and time, and mapped from there the next time.
+// The content of a file, decompressed if it is compressed, to at most 64 MiB and 256 times its size. Decompressed content is kept in the user's
+// cache folder, bound to the file's path, size and time, and mapped from there the next time.
 class FileContent {
  public:
   // `check` sees the file's own bytes before they are decompressed, unless the cache answers; it throws to refuse them.

@@ -52,7 +52,8 @@ void HostEngine::choose_sub_batch() {
     while (sub_batch_ > 1 && plans_->plan(sub_batch_)->arena_bytes() > plans_->room()) sub_batch_ = (sub_batch_ + 1) / 2;
     return;
   }
-  // Part of the tuning table: it decides in which order examples are summed, so two runs must choose alike.
+  // Part of the tuning table: it decides in which order examples are summed, so two runs must choose alike. "finely": the table of a machine
+  // may have a choice under " cut " that was made without sub-batches of 4 and 2.
   const std::string key = "sub-batch of " + std::to_string(slice) + (cut_ ? " cut finely " : " ") +
                           xxh3_hex(as_bytes(t_.job.canonical().find("network")->dump()));
   if (const std::string known = t_.tuning.choice(key); !known.empty()) {

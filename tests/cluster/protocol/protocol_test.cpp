@@ -435,17 +435,21 @@ TEST(Scenario, ExamplesThatNobodyCanComputeAreSkipped) {
   }
 }
 
+// The text that the first event of a name has under a key; empty where there is none.
+std::string text_of_event(const Scenario& s, const std::string& name, const char* key) {
+  for (const Json& event : s.events_)
+    if (event.find("event")->as_string() == name) return event.find(key)->as_string();
+  return "";
+}
+
 TEST(Scenario, ADifferentResultIsOutvotedAndHealed) {
   for (const char* averaging : {R"({"type": "allreduce"})", kPeriodic}) {
     Scenario s({.averaging = averaging});
     ASSERT_TRUE(s.run_to_round(1));
     s.worker(0).faults.wrong_apply = true;
     ASSERT_TRUE(s.run_to_end());
-    EXPECT_EQ(s.count_events("hash_mismatch"), 1u);
-    for (const Json& event : s.events_)
-      if (event.find("event")->as_string() == "hash_mismatch") {
-        EXPECT_NE(event.find("cause")->as_string().find("those of most workers"), std::string::npos) << event.dump();
-      }
+    ASSERT_EQ(s.count_events("hash_mismatch"), 1u);
+    EXPECT_NE(text_of_event(s, "hash_mismatch", "cause").find("those of most workers"), std::string::npos);
     s.check_sound();
   }
 }
@@ -458,12 +462,9 @@ TEST(Scenario, ATieIsToldAsOne) {
     s.worker(0).faults.wrong_apply = true;
     ASSERT_TRUE(s.run_to_end());
     ASSERT_EQ(s.count_events("hash_mismatch"), 1u);
-    for (const Json& event : s.events_)
-      if (event.find("event")->as_string() == "hash_mismatch") {
-        EXPECT_NE(event.find("cause")->as_string().find("and as many workers hold the ones as the others"), std::string::npos)
-            << event.dump();
-        EXPECT_NE(event.find("done")->as_string().find("which are right nobody can tell"), std::string::npos) << event.dump();
-      }
+    const std::string cause = text_of_event(s, "hash_mismatch", "cause"), done = text_of_event(s, "hash_mismatch", "done");
+    EXPECT_NE(cause.find("and as many workers hold the ones as the others"), std::string::npos) << cause;
+    EXPECT_NE(done.find("which are right nobody can tell"), std::string::npos) << done;
   }
 }
 
