@@ -65,17 +65,17 @@ void make(Cases& cases) {
   rows_of_sequences(cases, grouped, R"("causal":"upper_left","window":3)");
   rows_of_sequences(cases, self, R"("causal":"upper_left","dropout":0.3,"alibi":true)");
   rows_of_sequences(cases, {2, 34, 34, 2, 1, 24, 24}, R"("causal":"upper_left")", false);
-  rows_of_sequences(cases, {1, 300, 300, 1, 1, 16, 16}, "", false);
+  rows_of_sequences(cases, {1, 400, 400, 1, 1, 16, 16}, "", false);
   rows_of_sequences(cases, {1, 150, 150, 2, 2, 17, 17}, R"("window":30)", false);
   // Whole tiles of kernels, and a little more.
   packed(cases, {1, 34, 34, 2, 2, 32, 32}, R"("causal":"upper_left")", false, false);
   packed(cases, {1, 40, 40, 2, 1, 24, 24}, R"("causal":"upper_left","window":20)", true, false);
   separate(cases, {1, 3, 150, 2, 2, 64, 40}, R"({"causal":"lower_right","dropout":0.2})", false, false);
   separate(cases, {1, 150, 3, 2, 1, 17, 33}, R"({"alibi":true})", true, false);
-  separate(cases, {1, 20, 290, 1, 1, 16, 16}, R"({"causal":"lower_right"})", false, false);
+  separate(cases, {1, 20, 420, 1, 1, 16, 16}, R"({"causal":"lower_right"})", false, false);
   separate(cases, {1, 2, 5, 2, 1, 130, 70}, "", false, false);
   // Scores as large as those of a trained network; half of the rows' largest score comes late.
-  OpCase& sharp = cases.add("attention", {real({1, 2, 1, 8}, -30, 30), real({1, 300, 1, 8}, -30, 30), real({1, 300, 1, 8})});
+  OpCase& sharp = cases.add("attention", {real({1, 2, 1, 8}, -30, 30), real({1, 400, 1, 8}, -30, 30), real({1, 400, 1, 8})});
   sharp.gradient = false;
 }
 
