@@ -61,6 +61,7 @@ void ServerCoordinator::begin_afresh(Node& node) {
 void ServerCoordinator::open_round() {
   assert(c_.phase == CoordinatorCore::Phase::running && c_.open == c_.books.round() + 1);
   c_.opened_ns = c_.clock.now_ns();
+  last_server_ = c_.server();
 }
 
 Received ServerCoordinator::on_frame(Node& node, const FrameHeader& header, std::span<const std::byte> payload) {

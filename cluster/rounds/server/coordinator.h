@@ -66,6 +66,7 @@ class ServerCoordinator final : public CoordinatorRounds {
   Pushed most_pushed() const;
   void tell_forgotten(const Pushed& most);
   void send_redo(Node& node);
+  void tell_restored(const Node& node, int64_t round, const std::string& done);
 
   WorkLeases leases_;
   std::deque<Made> made_;  // since the newest image, without gaps
@@ -74,6 +75,7 @@ class ServerCoordinator final : public CoordinatorRounds {
   bool told_forgotten_ = false;
   uint64_t imaged_ns_ = 0, image_cost_ns_ = 0;
   std::optional<int64_t> redo_from_;  // while a generation forms: the server has this, and makes what follows again
+  WorkerId last_server_ = 0;          // in the newest generation that trained; 0: none has
   std::string settings_;              // that what is remembered was made with
 };
 

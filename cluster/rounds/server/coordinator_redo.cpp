@@ -148,7 +148,11 @@ void ServerCoordinator::extend(int64_t* round, uint64_t* hash) {
 }
 
 bool ServerCoordinator::heals(Node& node) {
-  if (!node.server || !redo_from_ || c_.phase != CoordinatorCore::Phase::forming) return false;
+  if (!node.server || c_.phase != CoordinatorCore::Phase::forming) return false;
+  if (!redo_from_) {
+    if (last_server_ != 0 && last_server_ != node.id && node.heals == 0) tell_restored(node, c_.target_round, "no round is to be made again");
+    return false;
+  }
   node.state = Node::State::healing;
   node.heal_ns = c_.clock.now_ns();
   const std::optional<uint64_t> known = c_.books.hash_of(*redo_from_);
@@ -167,9 +171,13 @@ void ServerCoordinator::send_redo(Node& node) {
     c_.tell(node, part, *redo_from_);
     part.rounds.clear();
   }
-  c_.event("server_restored", &node, "its next process begins with round " + std::to_string(*redo_from_),
-           std::to_string(c_.target_round - *redo_from_) + " rounds, " + std::to_string(examples) +
-               " examples, are made again from what the workers have kept");
+  tell_restored(node, *redo_from_,
+                std::to_string(c_.target_round - *redo_from_) + " rounds, " + std::to_string(examples) +
+                    " examples, are made again from what the workers have kept");
+}
+
+void ServerCoordinator::tell_restored(const Node& node, int64_t round, const std::string& done) {
+  c_.event("server_restored", &node, "its next process begins with round " + std::to_string(round), done);
 }
 
 // True: it is not the last word.

@@ -17,6 +17,13 @@ std::string went(const Outcome& outcome, const std::string& why) {
   return outcome.sites.contains("worker_lost") ? "a healthy worker has to go because " + why : "";
 }
 
+// A parameter server that adds up what its workers push.
+Json served() {
+  return Json::parse(R"({"type": "custom", "synchrony": "server", "every": 1, "max_staleness": 64, "outer": {
+      "program": [{"op": "add", "in": ["mean", 0], "out": "t1"}], "outputs": {"global": "t1"}}})",
+                     "averaging");
+}
+
 }  // namespace
 
 // Two leaves of a star never send each other anything, unless one joined late and had the result from the other: their link is not missed.
@@ -96,9 +103,7 @@ std::string failure_of_silent_donor(uint64_t seed) {
 std::string failure_of_full_memory(uint64_t seed) {
   SeededRng rng(mix(seed, 0x66756c6c));
   Scenario s{.seed = seed, .workers = 1, .examples = 1500, .planned = 3000, .batch = 1, .example_ms = 0.15, .apply_ms = 0.02};
-  s.averaging = Json::parse(R"({"type": "custom", "synchrony": "server", "every": 1, "max_staleness": 64, "outer": {
-      "program": [{"op": "add", "in": ["mean", 0], "out": "t1"}], "outputs": {"global": "t1"}}})",
-                            "averaging");
+  s.averaging = served();
   s.network = {.latency_ms = rng.between(0.02, 0.04), .jitter_ms = 0};  // as many rounds as are remembered are made in less than 0.5 s
   Outcome outcome = simulate(s);
   if (!outcome.passed()) return outcome.failure;
@@ -110,6 +115,19 @@ std::string failure_of_full_memory(uint64_t seed) {
   const auto told = outcome.sites.find("pushes_forgotten");
   if (told == outcome.sites.end()) return "nobody says that rounds would be lost with the server";
   return told->second == 1 ? "" : "that rounds would be lost with the server is said again and again";
+}
+
+std::string failure_of_untold_return(uint64_t seed) {
+  SeededRng rng(mix(seed, 0x72657475));
+  const bool seldom = seed % 2 == 1;  // an image comes after each round, before the next one
+  Scenario s{.seed = seed, .workers = 2, .examples = 400, .planned = 1600, .batch = 4, .example_ms = seldom ? 300.0 : 2.0};
+  s.averaging = served();
+  s.faults = {{.kind = Fault::Kind::worker_kill, .at_ms = rng.between(5000, 8000) * (seldom ? 4 : 0.1), .for_ms = 200, .who = s.workers}};
+  const Outcome outcome = simulate(s);
+  if (!outcome.passed()) return outcome.failure;
+  const auto told = outcome.sites.find("server_restored");
+  if (told == outcome.sites.end()) return "nobody says that the server is back";
+  return told->second == 1 ? "" : "that the server is back is said again and again";
 }
 
 std::string failure_of_changing_members(uint64_t seed) {

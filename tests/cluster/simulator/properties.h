@@ -26,6 +26,8 @@ std::string failure_of_changing_members(uint64_t seed);
 
 // Workers keep what they pushed until there is an image of the server: it comes in time, and where it does not, that is said once.
 std::string failure_of_full_memory(uint64_t seed);
+// A server dies and comes back: that is said once, whether rounds are to be made again or its image has them all.
+std::string failure_of_untold_return(uint64_t seed);
 
 struct Property {
   const char* name;
@@ -40,6 +42,7 @@ inline constexpr Property kProperties[] = {
     {"learning_nothing", failure_of_learning_nothing, Bug::chance_is_divergence},
     {"silent_donor", failure_of_silent_donor, Bug::donor_not_named},
     {"full_memory", failure_of_full_memory, Bug::images_unhurried},
+    {"untold_return", failure_of_untold_return, Bug::none},
     {"changing_members", failure_of_changing_members, Bug::formed_too_soon},
 };
 
