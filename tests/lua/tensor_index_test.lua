@@ -129,6 +129,7 @@ function tests.files_hold_what_was_put_into_them()
     pg.save(folder .. "/" .. name, fractions.T)
     check.equal(pg.load(folder .. "/" .. name):all_equal(fractions.T), true)
   end
+  check.equal(select("#", pg.load(folder .. "/f.npy")), 1)
   for _, dtype in ipairs { "f64", "i32", "u8", "bool" } do
     pg.save(folder .. "/g.npy", t:gt(5):to(dtype))
     local loaded = pg.load(folder .. "/g.npy")

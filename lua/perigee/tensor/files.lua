@@ -17,7 +17,10 @@ function makers.load(path)
   for place, name in ipairs(names) do
     local x = Tensor()
     done(native.read_result(place, x))
-    if not named then return x, header end
+    if not named then
+      if #header > 0 then return x, header end
+      return x -- and nothing else, so that model(pg.load "x.npy") gives it one tensor
+    end
     result[name] = x
   end
   return result, metadata
