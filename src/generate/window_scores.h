@@ -7,6 +7,7 @@
 
 #include "src/generate/next_scores.h"
 #include "src/generate/text_model.h"
+#include "src/model/plans/plan_set.h"
 
 namespace perigee {
 

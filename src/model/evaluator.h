@@ -10,7 +10,7 @@
 #include "src/model/evaluation.h"
 #include "src/model/evaluation_details.h"
 #include "src/model/inference.h"
-#include "src/model/step_weights.h"
+#include "src/model/losses/step_weights.h"
 
 namespace perigee {
 

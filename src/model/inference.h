@@ -9,7 +9,7 @@
 
 #include "src/core/thread_team.h"
 #include "src/data/loader.h"
-#include "src/model/model.h"
+#include "src/model/plans/plan_set.h"
 
 namespace perigee {
 

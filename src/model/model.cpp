@@ -9,17 +9,12 @@
 #include "src/graph/passes/mixed_precision.h"
 #include "src/graph/passes/passes.h"
 #include "src/graph/passes/unroll_scan.h"
+#include "src/model/losses/training_loss.h"
 #include "src/model/steps/timed_fields.h"
 #include "src/nn/loss.h"
 
 namespace perigee {
 namespace {
-
-Type batched(const Type& type, int64_t batch) {
-  std::vector<int64_t> dims = type.shape.vector();
-  dims.insert(dims.begin(), batch);
-  return {type.dtype, Shape(dims)};
-}
 
 Value named_output(Graph& graph, const std::string& name) {
   for (const NamedValue& output : graph.outputs())
@@ -27,139 +22,10 @@ Value named_output(Graph& graph, const std::string& name) {
   return {};
 }
 
-// [N], [N, T] or [N, d...] in a form that broadcasts to `rank` dimensions: the last one is the time.
-Value spread(Value weights, int rank) {
-  if (weights.rank() >= rank) return weights;
-  const std::vector<int64_t> own = weights.shape().vector();
-  std::vector<int64_t> dims(static_cast<size_t>(rank), 1);
-  dims[0] = own[0];
-  for (size_t i = 1; i < own.size(); ++i) dims[dims.size() - own.size() + i] = own[i];
-  return reshape(weights, Shape(dims));
-}
-
-Value product_of(Value a, Value b) {
-  if (!a || !b) return a ? a : b;
-  const int rank = std::max(a.rank(), b.rank());
-  return spread(a, rank) * spread(b, rank);
-}
-
-struct Counting {
-  Value steps;    // 1 where a step counts, 0 where it does not; empty: all do
-  Value weights;  // of examples or steps; empty: all 1
-};
-
-Counting counting_of(Graph& graph, const ModelSpec& spec, const Json& loss, const NetworkInput& field, Value output, Value target) {
-  Counting counting;
-  const int64_t batch = output.shape()[0];
-  for (const NetworkInput& role : spec.target_roles) {
-    if (role.of != field.name) continue;
-    const Value given = graph.input(role.name, batched(role.type, batch));
-    if (role.role == FieldRole::weight)
-      counting.weights = product_of(counting.weights, role.type.shape.elements() == 1 ? reshape(cast(given, output.dtype()), Shape{batch})
-                                                                                      : cast(given, output.dtype()));
-    else counting.steps = product_of(counting.steps, steps_mask(role.role, given, target.shape()[target.rank() - 1], output.dtype()));
-  }
-  if (const auto ignored = ignored_class(loss)) {
-    Value differs = not_equal(target, graph.constant(static_cast<double>(*ignored), {target.dtype(), Shape()}));
-    if (target.rank() == output.rank() && target.shape()[1] == 1) differs = reshape(differs, Shape{batch});
-    const auto number = [&](double value) { return graph.constant(value, {output.dtype(), Shape()}); };
-    counting.steps = product_of(counting.steps, where(differs, number(1), number(0)));
-  }
-  return counting;
-}
-
-// The sum of the weights of an example's positions, as StepWeights counts them: what a number of the whole example is multiplied by.
-Value weight_of_example(Value weights, Value output, const NetworkInput& field) {
-  if (!weights || weights.rank() == 1) return weights;
-  std::vector<int64_t> axes;
-  for (int i = 1; i < weights.rank(); ++i) axes.push_back(i);
-  const Value sum = reduce_sum(weights, axes);
-  const int64_t positions = field.type.shape.elements(), own = weights.shape().elements() / std::max<int64_t>(weights.shape()[0], 1);
-  const bool labels = output.rank() == field.type.shape.rank() + 2;
-  return labels && own > 0 && positions > own ? sum * static_cast<double>(positions / own) : sum;
-}
-
-// `counts`, when not null, gets what numbers of whole examples are multiplied by, or stays empty.
-Value add_head(Graph& graph, const ModelSpec& spec, const Json& loss, const NetworkInput& field, Value output, Value mask, double weight,
-               Value* counts = nullptr) {
-  Value target = graph.input(field.name, batched(field.type, output.shape()[0]));
-  const Counting counting = counting_of(graph, spec, loss, field, output, target);
-  const Value weights = product_of(counting.steps, counting.weights);
-  if (counts != nullptr) *counts = weight_of_example(weights, output, field);
-  // In the padding there may be anything, such as a label that is no class.
-  if (counting.steps)
-    target = where(greater(spread(counting.steps, target.rank()), graph.constant(0, {output.dtype(), Shape()})), target,
-                   graph.constant(0, {target.dtype(), Shape()}));
-  const std::string place = spec.where + ": loss";
-  if (mask && has_own_steps(loss) && (!weights || weights.rank() == 1)) {
-    const Value steps = cast(reduce_sum(mask, {1}), Dtype::i64);
-    const Value each = build_loss_of_steps(graph, loss, place, output, target, steps);
-    const Value counted = weights ? each * weights : each;
-    return weight == 1 ? counted : counted * weight;
-  }
-  const Value value =
-      weights ? build_weighted_loss(graph, loss, place, output, target, weights) : build_loss(graph, loss, place, output, target);
-  return weight == 1 ? value : value * weight;
-}
-
-// All heads, the main one first.
-std::vector<LossHead> heads_of(const ModelSpec& spec) {
-  std::vector<LossHead> heads = {
-      {.output = spec.loss_output, .target = spec.target, .loss = spec.loss, .weight = spec.loss_weight, .schedule = spec.loss_schedule}};
-  heads.insert(heads.end(), spec.more_heads.begin(), spec.more_heads.end());
-  return heads;
-}
-
-// A head stands for an output of the network, which has a name where there are several.
-LossFactor factor_of(const ModelSpec& spec, const LossHead& head) {
-  const Json* names = spec.network.find("outputs");
-  const std::string name = names != nullptr ? names->as_array().at(static_cast<size_t>(head.output)).as_string() : "output";
-  return {
-      .input = std::string(kLossFactor) + "loss." + name, .schedule = head.schedule, .where = spec.where + ": loss." + name + ": weight"};
-}
-
-Value add_head(Graph& graph, const ModelSpec& spec, const BuiltNetwork& built, const LossHead& head, double weight,
-               Value* counts = nullptr) {
-  const auto place = static_cast<size_t>(head.output);
-  return add_head(graph, spec, head.loss, head.target, built.outputs.at(place), built.masks.at(place), weight, counts);
-}
-
-// In a step of training `steps`, weights that are schedules are inputs.
-Value add_loss(Graph& graph, const ModelSpec& spec, const BuiltNetwork& built, bool steps = false) {
-  graph.set_scope("loss");
-  Value loss, counts;
-  for (const LossHead& head : heads_of(spec)) {
-    const bool scheduled = steps && !head.schedule.is_null();
-    Value one = add_head(graph, spec, built, head, scheduled ? 1 : head.weight, loss ? nullptr : &counts);
-    if (scheduled) one = one * graph.input(factor_of(spec, head).input, one.type());
-    loss = loss ? loss + one : one;
-  }
-  for (const Value& term : built.losses) loss = loss + (counts ? term * counts : term);
-  graph.set_scope("");
-  return loss;
-}
-
-// The loss of one head, without its weight.
-Value add_loss_of(Graph& graph, const ModelSpec& spec, const BuiltNetwork& built, size_t head) {
-  graph.set_scope("loss");
-  const Value loss = add_head(graph, spec, built, heads_of(spec).at(head), 1);
-  graph.set_scope("");
-  return loss;
-}
-
 // Which of the network's outputs comes in a place, when the one that the target belongs to is in front.
 int output_in_place(const ModelSpec& spec, size_t place) {
   if (place == 0) return spec.loss_output;
   return static_cast<int>(place) == spec.loss_output ? 0 : static_cast<int>(place);
-}
-
-// The loss of one of the network's outputs, or null.
-const Json& loss_of(const ModelSpec& spec, int output) {
-  static const Json kNone;
-  if (output == spec.loss_output) return spec.loss;
-  for (const LossHead& head : spec.more_heads)
-    if (head.output == output) return head.loss;
-  return kNone;
 }
 
 // "parts:1": the layer and which of its outputs, -1 where it does not say.
@@ -474,97 +340,6 @@ std::vector<std::string> gradient_outputs(const Graph& graph) {
   for (const NamedValue& output : graph.outputs())
     if (output.name.starts_with("grad:")) names.push_back(output.name);
   return names;
-}
-
-PlanSet::PlanSet(const Model& model, Kind kind, Backend backend, const Tuning* tuning, std::vector<std::string> layers)
-    : model_(model), kind_(kind), backend_(backend), tuning_(tuning), layers_(std::move(layers)) {
-  slices_ = analyze_slices(graph_of(2));
-}
-
-Graph PlanSet::graph_of(ShapeKey key) const {
-  if (kind_ == Kind::training) return model_.training_graph(key.batch, backend_, carry_, key.steps);
-  return model_.inference_graph(key.batch, kind_ == Kind::inference_with_loss, backend_, layers_, carry_, key.steps);
-}
-
-std::vector<RowGradient> PlanSet::row_gradients() const { return perigee::row_gradients(graph_of(2)); }
-
-void PlanSet::set_recompute(const RecomputeOptions& options, size_t room) {
-  recompute_ = options.mode;
-  room_ = room;
-  scopes_ = options.scopes(model_.layers(), model_.spec().where);
-}
-
-RecomputeChoice PlanSet::choice(ShapeKey key) {
-  std::promise<RecomputeChoice> promise;
-  uint64_t number = 0;
-  {
-    std::unique_lock lock(mutex_);
-    if (const Entry* known = plans_.find(key)) {
-      const std::shared_future<RecomputeChoice> made = known->made;
-      lock.unlock();
-      return made.get();
-    }
-    number = ++compilations_;
-    plans_.insert(key, {promise.get_future().share(), number});
-  }
-  try {
-    RecomputeChoice made = compile(key);
-    promise.set_value(made);
-    return made;
-  } catch (...) {
-    promise.set_exception(std::current_exception());
-    const std::lock_guard lock(mutex_);
-    if (const Entry* known = plans_.find(key); known != nullptr && known->number == number) plans_.erase(key);
-    throw;
-  }
-}
-
-RecomputeChoice PlanSet::compile(ShapeKey key) const {
-  const Graph graph = graph_of(key);
-  const PlanOptions options{.backend = backend_,
-                            .external_outputs = gradient_outputs(graph),
-                            .kept = kept_,
-                            .halves = backend_ == Backend::cuda ? model_.spec().half : std::nullopt,
-                            .tuning = tuning_};
-  return choose_recompute(graph, options, recompute_, room_, scopes_);
-}
-
-void PlanSet::drop(ShapeKey key) {
-  const std::lock_guard lock(mutex_);
-  plans_.erase(key);
-}
-
-PlanMemory::PlanMemory(PlanSet& plans, Params& params, std::byte* gradient, bool check)
-    : plans_(plans), params_(params), gradient_(gradient), check_(check) {}
-
-PlanRun& PlanMemory::at(ShapeKey key) {
-  if (const auto* known = runs_.find(key)) return **known;
-  auto plan = plans_.plan(key);
-  if (plan->arena_bytes() > plans_.room())
-    throw Error(ErrorKind::resources,
-                {.where = plans_.model().spec().where + ": memory_limit",
-                 .what = "the activations of " + std::to_string(key.batch) + " examples at a time take more memory than is left",
-                 .got = std::to_string(plan->arena_bytes()) + " bytes in each thread",
-                 .expected = "at most " + std::to_string(plans_.room()),
-                 .hint = "recompute = \"auto\", a smaller batch, fewer threads, or a higher limit"});
-  if (!arena_ || arena_->bytes() < plan->arena_bytes()) {
-    runs_.clear();  // they point into the smaller arena
-    arena_ = std::make_unique<Storage>(plan->arena_bytes());
-  }
-  std::vector<void*> parameters, states, outputs;
-  for (const std::string& name : plan->parameters()) parameters.push_back(params_.parameter(params_.find(name)));
-  for (const std::string& name : plan->states()) states.push_back(params_.state(params_.find_state(name)));
-  for (const std::string& name : plan->external_outputs())
-    outputs.push_back(gradient_ + params_.parameter_offset(params_.find(name.substr(5))));
-  auto run = std::make_unique<PlanRun>(plan, PlanRun::Memory{arena_->data(), parameters, states, outputs});
-  if (check_) run->enable_check();
-  return *runs_.insert(key, std::move(run));
-}
-
-size_t PlanMemory::bytes() const {
-  size_t sum = arena_ ? arena_->bytes() : 0;
-  runs_.for_each([&](ShapeKey, const std::unique_ptr<PlanRun>& run) { sum += run->plan().packed_bytes(); });
-  return sum;
 }
 
 }  // namespace perigee

@@ -1,4 +1,4 @@
-// What one build of a network knows while its layers are built, and what a layer is told and may ask for meanwhile.
+// One build of a network: the state that its layers share, and the context that a layer is built in.
 #pragma once
 
 #include <map>

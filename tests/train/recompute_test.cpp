@@ -5,7 +5,7 @@
 #include <set>
 
 #include "src/graph/passes/recompute.h"
-#include "src/model/recompute.h"
+#include "src/model/plans/recompute.h"
 #include "tests/train/networks.h"
 
 namespace perigee {

@@ -150,7 +150,8 @@ void ServerCoordinator::extend(int64_t* round, uint64_t* hash) {
 bool ServerCoordinator::heals(Node& node) {
   if (!node.server || c_.phase != CoordinatorCore::Phase::forming) return false;
   if (!redo_from_) {
-    if (last_server_ != 0 && last_server_ != node.id && node.heals == 0) tell_restored(node, c_.target_round, "no round is to be made again");
+    if (last_server_ != 0 && last_server_ != node.id && node.heals == 0)
+      tell_restored(node, c_.target_round, "no round is to be made again");
     return false;
   }
   node.state = Node::State::healing;

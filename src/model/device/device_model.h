@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/device/gpu.h"
-#include "src/model/model.h"
+#include "src/model/plans/plan_set.h"
 
 namespace perigee {
 

@@ -1,4 +1,4 @@
-#include "src/model/step_weights.h"
+#include "src/model/losses/step_weights.h"
 
 #include <algorithm>
 #include <cmath>

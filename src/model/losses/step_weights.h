@@ -1,6 +1,6 @@
 // How much each step of a target counts, worked out from the fields of a batch: by its lengths, masks and weights, and by a loss that ignores
 // a class. Training divides by their sum over the whole update, evaluations go by them row by row. The graph computes the same weights for
-// the losses themselves (src/model/model.cpp).
+// the losses themselves (training_loss.cpp).
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-#include "src/model/recompute.h"
+#include "src/model/plans/recompute.h"
 
 #include <algorithm>
 #include <charconv>

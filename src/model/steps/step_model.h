@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "src/model/model.h"
+#include "src/model/plans/plan_set.h"
 #include "src/model/steps/carried_rows.h"
 
 namespace perigee {

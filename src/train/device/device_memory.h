@@ -11,7 +11,7 @@
 #include "src/data/source.h"
 #include "src/device/gpu.h"
 #include "src/model/evaluator.h"
-#include "src/model/model.h"
+#include "src/model/plans/plan_set.h"
 #include "src/optim/optimizer.h"
 
 namespace perigee {

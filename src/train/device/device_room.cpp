@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/model/recompute.h"
+#include "src/model/plans/recompute.h"
 #include "src/train/gradient_buckets.h"
 
 namespace perigee {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "src/model/model.h"
+#include "src/model/plans/plan_set.h"
 
 #include "src/tensor/bytes.h"
 
