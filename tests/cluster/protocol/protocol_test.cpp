@@ -468,6 +468,31 @@ TEST(Scenario, ATieIsToldAsOne) {
   }
 }
 
+// The one of three whose result is wrong loses its connection, at any moment about then, and comes again; then another one does. What each had
+// said and what it says is one voice: two hold the right result, not two the right and two the wrong one.
+TEST(Scenario, AWorkerThatComesAgainHasOneVoice) {
+  int told = 0;
+  for (int steps = 0; steps < 60; ++steps) {
+    Scenario s({.workers = 3});
+    ASSERT_TRUE(s.run_to_round(1));
+    s.worker(1).faults.wrong_apply = true;
+    ASSERT_TRUE(s.run_until([&] { return !s.worker(1).faults.wrong_apply; }));
+    for (int i = 0; i < steps; ++i) s.step();
+    s.network().pause(s.worker(0).process);  // it answers when both are there again
+    for (const int host : {2, 3}) {
+      s.network().reset_connections(0, host);
+      s.run_for(300);
+    }
+    s.network().resume(s.worker(0).process);
+    ASSERT_TRUE(s.run_to_end()) << steps;
+    const std::string cause = text_of_event(s, "hash_mismatch", "cause");
+    EXPECT_EQ(cause.find("as many workers"), std::string::npos) << steps << " steps later: " << cause;
+    told += cause.find("those of most workers") != std::string::npos;
+    s.check_sound();
+  }
+  EXPECT_GT(told, 30);
+}
+
 // ---- the coordinator ----
 
 TEST(Scenario, ARestartedCoordinatorGoesOnWithWhatTheWorkersHold) {
