@@ -7,6 +7,7 @@
 #include "repl/commands/train/prepare_data.h"
 #include "src/core/error.h"
 #include "src/data/table/analysis.h"
+#include "src/data/table/spill/run_table.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/table_file.h"
 #include "src/data/table/write_table.h"
@@ -17,7 +18,7 @@ namespace perigee {
 namespace {
 
 struct DataOptions {
-  std::string action, schema, html, steps, encoding;
+  std::string action, schema, html, steps, encoding, memory;
   std::vector<std::string> files;
   bool json = false, encoded = false;
   int threads = 0, compress = 0;
@@ -60,6 +61,9 @@ void declare_data(CLI::App& app) {
   app.add_option("--shard-rows", data_options.shard_rows,
                  "convert: rows of each file, NAME-00000.csv and so on; the default is one file of all")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  app.add_option("--memory", data_options.memory,
+                 "convert: what --steps may hold of a table, such as 2GiB, before it goes to a file in TMPDIR (/var/tmp); the default is "
+                 "PERIGEE_TABLE_MEMORY, or half of the machine's. Results have the same bits for any amount");
   app.add_option("--examples", data_options.examples, "quality: how many offending values are shown (20)")->check(CLI::Range(0, 10000));
 }
 
@@ -117,24 +121,25 @@ int quality() {
 int convert() {
   expect_files(2, "perigee data convert IN OUT");
   tables::TableFile file = open_table();
-  tables::Steps steps(data_options.steps.empty() ? Json() : json_file(data_options.steps), data_options.steps, ".");
+  const tables::TableRoom room =
+      tables::room_for_tables(data_options.memory.empty() ? 0 : tables::table_memory_of(data_options.memory, "--memory"));
+  tables::Steps steps(data_options.steps.empty() ? Json() : json_file(data_options.steps), data_options.steps, ".", {}, room);
   const bool streams = steps.by_rows() && steps.is_fitted();
   int64_t rows = 0;
   for (bool whole = false; !whole;) {
     const auto writer = tables::write_table(data_options.files[1], data_options.shard_rows);
     rows = 0;
-    if (!streams) {
-      tables::Frame frame = file.all();
-      steps.run(frame);
-      rows = frame.rows;
+    const auto write = [&](const tables::Frame& frame) {
+      rows += frame.rows;
       writer->add(frame);
-      whole = true;
+    };
+    if (!streams) {
+      whole = tables::run_table(file, steps, room, false, write);
     } else {
       whole = file.each([](tables::TableFile::Chunk&) {},
                         [&](tables::TableFile::Chunk& chunk) {
                           steps.apply(chunk.block.frame);  // patterns are for one thread at a time
-                          rows += chunk.block.frame.rows;
-                          writer->add(chunk.block.frame);
+                          write(chunk.block.frame);
                         });
     }
     if (whole) writer->finish();

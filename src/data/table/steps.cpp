@@ -16,13 +16,20 @@ namespace {
 
 class FunctionStep : public Step {
  public:
-  FunctionStep(std::function<void(Frame&)> apply, bool by_rows) : apply_(std::move(apply)), by_rows_(by_rows) {}
+  enum class By : uint8_t { rows, sequences, table };
+  FunctionStep(std::function<void(Frame&)> apply, By by, SpillStep spilled = {})
+      : apply_(std::move(apply)), by_(by), spilled_(std::move(spilled)) {}
   void apply(Frame& frame) const override { apply_(frame); }
-  bool by_rows() const override { return by_rows_; }
+  bool by_rows() const override { return by_ == By::rows; }
+  bool by_sequences() const override { return by_ != By::table; }
+  std::unique_ptr<FrameSink> spilled(const TableRoom& room, const UseFrame& next) const override {
+    return spilled_ ? spilled_(room, next) : nullptr;
+  }
 
  private:
   std::function<void(Frame&)> apply_;
-  bool by_rows_;
+  By by_;
+  SpillStep spilled_;
 };
 
 constexpr size_t kMostStepsSteps = 1000;
@@ -64,7 +71,15 @@ uint64_t steps_mixed(uint64_t x) {  // splitmix64
 }  // namespace
 
 std::unique_ptr<Step> step_of(std::function<void(Frame&)> apply, bool by_rows) {
-  return std::make_unique<FunctionStep>(std::move(apply), by_rows);
+  return std::make_unique<FunctionStep>(std::move(apply), by_rows ? FunctionStep::By::rows : FunctionStep::By::table);
+}
+
+std::unique_ptr<Step> step_by_sequences(std::function<void(Frame&)> apply, SpillStep spilled) {
+  return std::make_unique<FunctionStep>(std::move(apply), FunctionStep::By::sequences, std::move(spilled));
+}
+
+std::unique_ptr<Step> step_of_table(std::function<void(Frame&)> apply, SpillStep spilled) {
+  return std::make_unique<FunctionStep>(std::move(apply), FunctionStep::By::table, std::move(spilled));
 }
 
 bool is_numeric(Type type) { return type == Type::integer || type == Type::real || type == Type::boolean; }
@@ -159,27 +174,31 @@ std::vector<int64_t> group_rows(const Frame& frame, const std::vector<size_t>& c
   return groups;
 }
 
+int compare_cells(const Column& left, int64_t a, const Column& right, int64_t b) {
+  const bool a_missing = left.is_missing(a), b_missing = right.is_missing(b);
+  if (a_missing || b_missing) return a_missing && b_missing ? 0 : a_missing ? 2 : -2;
+  if (left.type == Type::text) {
+    const int result = left.text(a).compare(right.text(b));
+    return result < 0 ? -1 : result > 0;
+  }
+  if (left.type == Type::list) return 0;
+  if (left.type != Type::real) {
+    const int64_t x = left.whole[static_cast<size_t>(a)], y = right.whole[static_cast<size_t>(b)];
+    return x < y ? -1 : x > y;
+  }
+  const double x = left.real[static_cast<size_t>(a)], y = right.real[static_cast<size_t>(b)];
+  if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && std::isnan(y) ? 0 : std::isnan(x) ? 2 : -2;
+  return x < y ? -1 : x > y;
+}
+
 std::vector<int64_t> sorted_rows(const Frame& frame, const std::vector<size_t>& columns, const std::vector<bool>& descending,
                                  std::vector<int64_t> rows) {
   if (columns.size() == 1 && frame.columns[columns[0]].type != Type::text && frame.columns[columns[0]].type != Type::list)
     return rows_by_number(frame.columns[columns[0]], descending[0], rows);
-  const auto order = [&](size_t c, int64_t a, int64_t b) -> int {
-    const Column& column = frame.columns[c];
-    const bool a_missing = column.is_missing(a), b_missing = column.is_missing(b);
-    if (a_missing || b_missing) return a_missing && b_missing ? 0 : a_missing ? 2 : -2;  // last in either direction
-    if (column.type == Type::text) return column.text(a).compare(column.text(b)) < 0 ? -1 : column.text(a) != column.text(b);
-    if (column.type == Type::list) return 0;
-    if (column.type != Type::real) {
-      const int64_t x = column.whole[static_cast<size_t>(a)], y = column.whole[static_cast<size_t>(b)];
-      return x < y ? -1 : x > y;
-    }
-    const double x = column.real[static_cast<size_t>(a)], y = column.real[static_cast<size_t>(b)];
-    if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && std::isnan(y) ? 0 : std::isnan(x) ? 2 : -2;
-    return x < y ? -1 : x > y;
-  };
   std::stable_sort(rows.begin(), rows.end(), [&](int64_t a, int64_t b) {
     for (size_t i = 0; i < columns.size(); ++i) {
-      const int result = order(columns[i], a, b);
+      const Column& column = frame.columns[columns[i]];
+      const int result = compare_cells(column, a, column, b);
       if (result == 0) continue;
       return descending[std::min(i, descending.size() - 1)] && std::abs(result) < 2 ? result > 0 : result < 0;
     }
@@ -188,7 +207,7 @@ std::vector<int64_t> sorted_rows(const Frame& frame, const std::vector<size_t>& 
   return rows;
 }
 
-Steps::Steps(const Json& list, const std::string& where, const std::string& folder, const Json& states) {
+Steps::Steps(const Json& list, const std::string& where, const std::string& folder, const Json& states, const TableRoom& room) {
   if (list.is_null()) return;
   if (!list.is_array() || list.as_array().size() > kMostStepsSteps)
     throw Error(ErrorKind::data,
@@ -204,7 +223,7 @@ Steps::Steps(const Json& list, const std::string& where, const std::string& fold
     const StepDef& def = def_of(each, number);
     const std::string at = number + " (" + def.name + ")";
     const Config config(each, def.schema, at, ErrorKind::data);
-    std::unique_ptr<Step> step = def.open(config, {.where = at, .folder = folder});
+    std::unique_ptr<Step> step = def.open(config, {.where = at, .folder = folder, .room = room});
     if (kept != nullptr)
       if (const Json& state = (*kept)[steps_.size()]; !state.is_null()) step->set_state(Config(state, at + ": fitted", ErrorKind::data));
     if (!step->is_fitted() && step->fits_alone()) step->fit({});
@@ -214,6 +233,10 @@ Steps::Steps(const Json& list, const std::string& where, const std::string& fold
 
 bool Steps::by_rows() const {
   return std::all_of(steps_.begin(), steps_.end(), [](const Named& named) { return named.step->by_rows(); });
+}
+
+bool Steps::only_spilled() const {
+  return std::any_of(steps_.begin(), steps_.end(), [](const Named& named) { return named.step->only_spilled(); });
 }
 
 bool Steps::is_fitted() const {

@@ -7,6 +7,7 @@
 #include "kernels/philox.h"
 #include "src/core/error.h"
 #include "src/data/table/expression.h"
+#include "src/data/table/spill/merge.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/steps/row_loops.h"
 
@@ -118,8 +119,10 @@ std::vector<bool> directions(const Config& config) {
 }
 
 std::unique_ptr<Step> open_sort(const Config& config, const StepContext& context) {
-  return step_of(
-      [names = config.string_list("sort"), down = directions(config), where = context.where](Frame& frame) {
+  const auto names = config.string_list("sort");
+  const std::vector<bool> down = directions(config);
+  return step_by_sequences(
+      [names, down, where = context.where](Frame& frame) {
         const std::vector<size_t> columns = columns_of(frame, names, where);
         const std::vector<int64_t> bounds = frame.sequences;
         std::vector<int64_t> rows = all_rows(frame);
@@ -135,7 +138,9 @@ std::unique_ptr<Step> open_sort(const Config& config, const StepContext& context
         frame.take(sorted);
         frame.sequences = bounds;
       },
-      false);
+      [names, down, where = context.where](const TableRoom& room, const UseFrame& next) {
+        return std::make_unique<SpilledSort>(room, names, down, where, next);
+      });
 }
 
 std::unique_ptr<Step> open_rank(const Config& config, const StepContext& context) {
