@@ -453,23 +453,33 @@ bool TableFile::each(const std::function<void(Chunk&)>& work, const std::functio
   return false;
 }
 
-Frame TableFile::all(uint64_t most_bytes) {
+std::optional<Frame> TableFile::all_within(uint64_t most_bytes) {
+  struct TooMuch {};
   Frame whole;
   uint64_t bytes = 0;
   do {
     whole = empty_frame(schema_);
     bytes = 0;
-  } while (!each([](Chunk&) {},
-                 [&](Chunk& chunk) {
-                   whole.append(chunk.block.frame);
-                   for (const Column& column : chunk.block.frame.columns)
-                     bytes += column.bytes.size() + 8 * static_cast<uint64_t>(column.size());
-                   if (bytes > most_bytes)
-                     throw Error(ErrorKind::resources, {.where = path_,
-                                                        .what = "the table is too large for the memory that it may have",
-                                                        .expected = "at most " + std::to_string(most_bytes >> 20) + " MiB"});
-                 }));
-  return whole;
+    try {
+      if (each([](Chunk&) {},
+               [&](Chunk& chunk) {
+                 whole.append(chunk.block.frame);
+                 for (const Column& column : chunk.block.frame.columns)
+                   bytes += column.bytes.size() + 8 * static_cast<uint64_t>(column.size());
+                 if (bytes > most_bytes) throw TooMuch();
+               }))
+        return whole;
+    } catch (const TooMuch&) {
+      return std::nullopt;
+    }
+  } while (true);
+}
+
+Frame TableFile::all(uint64_t most_bytes) {
+  if (std::optional<Frame> whole = all_within(most_bytes)) return std::move(*whole);
+  throw Error(ErrorKind::resources, {.where = path_,
+                                     .what = "the table is too large for the memory that it may have",
+                                     .expected = "at most " + std::to_string(most_bytes >> 20) + " MiB"});
 }
 
 Frame read_table(const std::string& path) { return TableFile(path, {}).all(uint64_t{1} << 33); }

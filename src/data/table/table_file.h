@@ -49,6 +49,8 @@ class TableFile {
   bool each(const std::function<void(Chunk&)>& work, const std::function<void(Chunk&)>& in_order);
   // All of it. Error(resources) beyond `most_bytes` of content.
   Frame all(uint64_t most_bytes = uint64_t{1} << 36);
+  // None: it has more; then not all of it was read.
+  std::optional<Frame> all_within(uint64_t most_bytes);
 
  private:
   class Reading;

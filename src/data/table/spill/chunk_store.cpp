@@ -149,7 +149,16 @@ Frame ChunkStore::read(size_t number, const std::vector<size_t>& columns) const 
 Frame ChunkStore::take(size_t number) {
   Frame frame = read(number);
   file_->release(chunks_[number].at, chunks_[number].size);
+  chunks_[number].taken = true;
   return frame;
+}
+
+void ChunkStore::clear() {
+  for (const Chunk& chunk : chunks_)
+    if (!chunk.taken) file_->release(chunk.at, chunk.size);
+  chunks_.clear();
+  rows_ = 0;
+  bytes_ = 0;
 }
 
 }  // namespace perigee::tables

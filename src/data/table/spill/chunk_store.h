@@ -31,11 +31,14 @@ class ChunkStore {
   Frame read(size_t chunk, const std::vector<size_t>& columns) const;
   // Reads it for the last time.
   Frame take(size_t chunk);
+  // What has not been taken is not needed either.
+  void clear();
   size_t size() const { return chunks_.size(); }
   int64_t rows() const { return rows_; }
+  int64_t rows_of(size_t chunk) const { return chunks_[chunk].rows; }
   uint64_t bytes() const { return bytes_; }
   const TableSchema& schema() const { return schema_; }
-  // Whether a chunk had gaps in this column: a part of the table that has none is computed as the rest of it.
+  // Whether a chunk has a list of gaps in this column, as the whole table would have.
   bool has_gaps(size_t column) const { return column < gaps_.size() && gaps_[column] != 0; }
 
  private:
@@ -48,6 +51,7 @@ class ChunkStore {
     int64_t rows = 0;
     uint64_t sequences = 0, numbers = 0;
     std::vector<Part> parts;
+    bool taken = false;
   };
 
   std::shared_ptr<ScratchFile> file_;

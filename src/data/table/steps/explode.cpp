@@ -70,7 +70,7 @@ std::unique_ptr<Step> open_explode(const Config& config, const StepContext& cont
         frame.schema.columns[c] = {.name = name, .type = frame.columns[c].type};
         if (had) frame.sequences = std::move(sequences);
       },
-      false);
+      true);
 }
 
 constexpr Option kExplode[] = {{"explode", "name", nullptr, "the column: a list, or a text that is one"},

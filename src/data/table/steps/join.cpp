@@ -1,8 +1,12 @@
 // join: rows of two tables with equal keys side by side; align: those that are nearest in time.
 #include <algorithm>
+#include <numeric>
+#include <optional>
 #include <unordered_map>
 
 #include "src/core/error.h"
+#include "src/data/table/spill/key_parts.h"
+#include "src/data/table/spill/merge.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/steps/row_loops.h"
 #include "src/data/table/table_file.h"
@@ -38,6 +42,9 @@ Frame other_table(const Json& json, const StepContext& context) {
 
 constexpr int64_t kMostKept = 1'000'000;
 
+class JoinSink;
+class OuterJoinSink;
+
 class Join : public Step {
  public:
   Join(const Config& config, const StepContext& context)
@@ -58,13 +65,21 @@ class Join : public Step {
 
   bool is_fitted() const override { return fitted_; }
   bool fits_alone() const override { return true; }
-  void fit(const Frame&) override { set_right(other_table(table_, context_)); }
+  // A file that is larger than the memory stays where it is: spilled() reads it.
+  void fit(const Frame&) override {
+    if (!table_.is_string() || !time_.empty()) return set_right(other_table(table_, context_));
+    std::optional<Frame> right = TableFile(right_path(), {.threads = context_.room.threads}).all_within(context_.room.part());
+    large_ = !right;
+    if (right) set_right(std::move(*right));
+  }
+  bool only_spilled() const override { return large_; }
+  std::unique_ptr<FrameSink> spilled(const TableRoom& room, const UseFrame& next) const override;
   // The table itself, so that a model needs no other file.
   Json state() const override {
-    if (right_.rows * static_cast<int64_t>(right_.columns.size()) > kMostKept)
+    if (large_ || right_.rows * static_cast<int64_t>(right_.columns.size()) > kMostKept)
       throw Error(ErrorKind::data, {.where = where_,
                                     .what = "the right table is too large to be kept with a model",
-                                    .got = std::to_string(right_.rows) + " rows",
+                                    .got = large_ ? "more than the memory" : std::to_string(right_.rows) + " rows",
                                     .hint = "join before: `perigee data convert --steps`"});
     Json json = schema_json(right_.schema), rows = Json::array();
     for (int64_t r = 0; r < right_.rows; ++r) {
@@ -81,10 +96,21 @@ class Join : public Step {
   bool by_rows() const override { return how_ == "inner" || how_ == "left"; }
 
   void apply(Frame& frame) const override {
+    std::vector<uint8_t> used(static_cast<size_t>(right_.rows));
+    join_rows(frame, used, how_ == "right" || how_ == "outer");
+  }
+
+ private:
+  friend class JoinSink;
+  friend class OuterJoinSink;
+
+  std::string right_path() const { return path_in(context_.folder, table_.as_string()); }
+
+  // `used`: 1 for each right row that has a left one. `rest`: those that have none come last.
+  void join_rows(Frame& frame, std::vector<uint8_t>& used, bool rest) const {
     const std::vector<size_t> left = columns_of(frame, on_, where_);
     std::vector<int64_t> left_rows, right_rows;
     if (looks_up(frame, left)) return apply_table(frame, frame.columns[left[0]]);
-    std::vector<uint8_t> used(static_cast<size_t>(right_.rows));
     for (int64_t r = 0; r < frame.rows; ++r) {
       const size_t before = right_rows.size();
       if (!time_.empty()) {
@@ -100,32 +126,31 @@ class Join : public Step {
       left_rows.resize(right_rows.size(), r);
       if (right_rows.size() > (size_t{1} << 32)) throw Error(ErrorKind::resources, {.where = where_, .what = "the join has too many rows"});
     }
-    if (how_ == "right" || how_ == "outer")
+    if (rest)
       for (int64_t r = 0; r < right_.rows; ++r)
         if (!used[static_cast<size_t>(r)]) left_rows.push_back(-1), right_rows.push_back(r);
     Frame out{.rows = static_cast<int64_t>(left_rows.size())};
     for (size_t c = 0; c < frame.columns.size(); ++c) {
       const auto key = std::find(left.begin(), left.end(), c);
       Column column = frame.columns[c].rows(left_rows);
-      if (key != left.end() && (how_ == "right" || how_ == "outer"))
-        fill_key(column, frame.schema.columns[c], keys_[static_cast<size_t>(key - left.begin())], left_rows, right_rows);
+      if (key != left.end() && rest)
+        fill_key(column, frame.schema.columns[c], right_, keys_[static_cast<size_t>(key - left.begin())], left_rows, right_rows);
       out.add(frame.schema.columns[c], std::move(column));
     }
-    add_right(out, right_rows);
+    add_right(out, right_, keys_, right_rows);
     for (const int64_t row : left_rows)
       if (!frame.numbers.empty()) out.numbers.push_back(row < 0 ? 0 : frame.numbers[static_cast<size_t>(row)]);
     frame = std::move(out);
   }
 
- private:
-  void add_right(Frame& out, const std::vector<int64_t>& right_rows) const {
-    for (size_t c = 0; c < right_.columns.size(); ++c) {
-      if (std::find(keys_.begin(), keys_.end(), c) != keys_.end()) continue;
-      if (!time_.empty() && right_.schema.columns[c].name == right_time_ && right_time_ == time_) continue;
-      ColumnSpec spec = right_.schema.columns[c];
+  void add_right(Frame& out, const Frame& right, const std::vector<size_t>& keys, const std::vector<int64_t>& right_rows) const {
+    for (size_t c = 0; c < right.columns.size(); ++c) {
+      if (std::find(keys.begin(), keys.end(), c) != keys.end()) continue;
+      if (!time_.empty() && right.schema.columns[c].name == right_time_ && right_time_ == time_) continue;
+      ColumnSpec spec = right.schema.columns[c];
       if (out.schema.find(spec.name) >= 0) spec.name += "_right";
       spec.required = false;
-      out.add(std::move(spec), right_.columns[c].rows(right_rows));
+      out.add(std::move(spec), right.columns[c].rows(right_rows));
     }
   }
 
@@ -149,7 +174,7 @@ class Join : public Step {
       }
     }
     frame.sequences.clear();
-    add_right(frame, found);
+    add_right(frame, right_, keys_, found);
   }
   void list_rows() {
     int64_t most = 0;
@@ -220,13 +245,13 @@ class Join : public Step {
     return true;
   }
   // Keys of rows that only the right table has.
-  void fill_key(Column& column, ColumnSpec& spec, size_t key, const std::vector<int64_t>& left_rows,
+  void fill_key(Column& column, ColumnSpec& spec, const Frame& right, size_t key, const std::vector<int64_t>& left_rows,
                 const std::vector<int64_t>& right_rows) const {
     Column out(column.type);
     for (size_t i = 0; i < left_rows.size(); ++i) {
       const auto row = static_cast<int64_t>(i);
-      if (left_rows[i] >= 0 || right_.columns[key].is_missing(right_rows[i])) out.add_from(column, row);
-      else if (const std::string text = cell_text(right_.columns[key], right_.schema.columns[key], right_rows[i]);
+      if (left_rows[i] >= 0 || right.columns[key].is_missing(right_rows[i])) out.add_from(column, row);
+      else if (const std::string text = cell_text(right.columns[key], right.schema.columns[key], right_rows[i]);
                !add_parsed(spec, text, out)) {
         if (spec.type != Type::category)
           throw Error(ErrorKind::data, {.where = where_,
@@ -240,9 +265,28 @@ class Join : public Step {
     column = std::move(out);
   }
 
+  // Rows that only the right table has; the categories of the left one may grow.
+  Frame right_only(TableSchema& left, const std::vector<size_t>& left_keys, const Frame& right, const std::vector<size_t>& right_keys,
+                   bool numbered) const {
+    const std::vector<int64_t> none(static_cast<size_t>(right.rows), -1);
+    std::vector<int64_t> all(none.size());
+    std::iota(all.begin(), all.end(), 0);
+    Frame out{.rows = static_cast<int64_t>(all.size())};
+    for (size_t c = 0; c < left.columns.size(); ++c) {
+      Column column = Column(left.columns[c].type).rows(none);
+      const auto key = std::find(left_keys.begin(), left_keys.end(), c);
+      if (key != left_keys.end())
+        fill_key(column, left.columns[c], right, right_keys[static_cast<size_t>(key - left_keys.begin())], none, all);
+      out.add(left.columns[c], std::move(column));
+    }
+    add_right(out, right, right_keys, all);
+    if (numbered) out.numbers.assign(all.size(), 0);
+    return out;
+  }
+
   Json table_;
   StepContext context_;
-  bool fitted_ = false;
+  bool fitted_ = false, large_ = false;
   Frame right_;
   std::vector<std::string> on_, right_on_;
   std::string how_, where_;
@@ -255,6 +299,156 @@ class Join : public Step {
   int64_t within_ = INT64_MAX;
   std::unordered_map<uint64_t, std::vector<int64_t>> by_time_;
 };
+
+// Both tables in parts by their keys; each part of the right one is in memory once, and the left rows of that part go by it. The rows that come out are
+// merged by the left rows' numbers, then those that only the right table has by theirs.
+class JoinSink : public FrameSink {
+ public:
+  JoinSink(const TableRoom& room, const Join& join, UseFrame next)
+      : room_(room), join_(join), next_(std::move(next)), file_(std::make_shared<ScratchFile>(room)), left_(room, file_, 0) {}
+
+  void add(Frame&& frame) override {
+    frame.sequences.clear();
+    if (left_schema_.columns.empty()) {
+      left_schema_ = frame.schema;
+      left_keys_ = columns_of(frame, join_.on_, join_.where_);
+    }
+    numbered_ |= !frame.numbers.empty();
+    number_rows(frame, left_rows_);
+    left_.add(frame, left_keys_);
+  }
+
+  void finish() override {
+    KeyParts right(room_, file_, 0);
+    read_right(right);
+    std::vector<ChunkStore>&left_parts = left_.finish(), &right_parts = right.finish();
+    for (size_t p = 0; p < left_parts.size(); ++p) join_part(left_parts[p], right_parts[p], 1);
+    const auto merge = [&](std::vector<ChunkStore>& runs, size_t row, const UseFrame& use) {
+      if (!runs.empty()) merge_runs(std::move(runs), {.columns = {row}}, room_, file_, use);
+    };
+    merge(joined_, left_schema_.columns.size(), [&](Frame&& frame) {
+      frame.remove(left_schema_.columns.size());
+      frame.remove(static_cast<size_t>(frame.schema.find(hidden_name("right"))));
+      next_(std::move(frame));
+    });
+    merge(alone_, right_schema_.columns.size(), [&](Frame&& frame) {
+      frame.remove(frame.columns.size() - 1);
+      next_(join_.right_only(left_schema_, left_keys_, frame, right_keys_, numbered_));
+    });
+  }
+
+ private:
+  static constexpr unsigned kMostJoinLevels = 4;
+
+  void number_rows(Frame& frame, int64_t& first, const char* name = "row") const {
+    Column numbers(Type::integer);
+    numbers.whole.resize(static_cast<size_t>(frame.rows));
+    std::iota(numbers.whole.begin(), numbers.whole.end(), first);
+    first += frame.rows;
+    frame.add({.name = hidden_name(name), .type = Type::integer}, std::move(numbers));
+  }
+
+  void read_right(KeyParts& right) {
+    TableFile file(join_.right_path(), {.threads = room_.threads});
+    for (bool whole = false; !whole;) {
+      right_schema_ = file.schema();
+      right_keys_.clear();
+      for (const std::string& name : join_.right_on_) right_keys_.push_back(right_schema_.at(name, join_.where_ + ": the right table"));
+      int64_t rows = 0;
+      right = KeyParts(room_, file_, 0);
+      whole = file.each([](TableFile::Chunk&) {},
+                        [&](TableFile::Chunk& chunk) {
+                          number_rows(chunk.block.frame, rows, "right");
+                          right.add(chunk.block.frame, right_keys_);
+                        });
+    }
+  }
+
+  void join_part(ChunkStore& left, ChunkStore& right, unsigned level) {
+    if (right.bytes() > room_.part() && level < kMostJoinLevels) {
+      KeyParts lefts(room_, file_, level), rights(room_, file_, level);
+      const int64_t rows = right.rows();
+      for (size_t chunk = 0; chunk < left.size(); ++chunk) lefts.add(left.take(chunk), left_keys_);
+      for (size_t chunk = 0; chunk < right.size(); ++chunk) rights.add(right.take(chunk), right_keys_);
+      std::vector<ChunkStore>&some = lefts.finish(), &others = rights.finish();
+      for (size_t p = 0; p < some.size(); ++p) join_part(some[p], others[p], others[p].rows() == rows ? kMostJoinLevels : level + 1);
+      return;
+    }
+    Join join = join_;
+    Frame table;
+    for (size_t chunk = 0; chunk < right.size(); ++chunk) append_chunk(table, right.take(chunk));
+    if (table.columns.empty()) {
+      table = empty_frame(right_schema_);
+      int64_t none = 0;
+      number_rows(table, none, "right");
+    }
+    join.set_right(std::move(table));
+    std::vector<uint8_t> used(static_cast<size_t>(join.right_.rows));
+    ChunkStore run(file_);
+    each_batch(left, room_.part() / 16, [&](Frame&& batch) {
+      join.join_rows(batch, used, false);
+      add_run(run, std::move(batch), room_);
+    });
+    left.clear();
+    if (run.rows() > 0) joined_.push_back(std::move(run));
+    if (join_.how_ == "right" || join_.how_ == "outer") keep_alone(std::move(join.right_), used);
+  }
+
+  void keep_alone(Frame&& right, const std::vector<uint8_t>& used) {
+    std::vector<int64_t> rows;
+    for (size_t r = 0; r < used.size(); ++r)
+      if (!used[r]) rows.push_back(static_cast<int64_t>(r));
+    if (rows.empty()) return;
+    right.take(rows);
+    alone_.emplace_back(file_);
+    add_run(alone_.back(), std::move(right), room_);
+  }
+
+  TableRoom room_;
+  const Join& join_;
+  UseFrame next_;
+  std::shared_ptr<ScratchFile> file_;
+  KeyParts left_;
+  TableSchema left_schema_, right_schema_;
+  std::vector<size_t> left_keys_, right_keys_;
+  int64_t left_rows_ = 0;
+  bool numbered_ = false;
+  std::vector<ChunkStore> joined_, alone_;
+};
+
+// A right table in memory, of which the rows that no left row has come last.
+class OuterJoinSink : public FrameSink {
+ public:
+  OuterJoinSink(const Join& join, UseFrame next) : join_(join), next_(std::move(next)), used_(static_cast<size_t>(join.right_.rows)) {}
+  void add(Frame&& frame) override {
+    if (left_.columns.empty()) left_ = frame.schema, keys_ = columns_of(frame, join_.on_, join_.where_);
+    numbered_ |= !frame.numbers.empty();
+    frame.sequences.clear();
+    join_.join_rows(frame, used_, false);
+    next_(std::move(frame));
+  }
+  void finish() override {
+    std::vector<int64_t> rows;
+    for (size_t r = 0; r < used_.size(); ++r)
+      if (!used_[r]) rows.push_back(static_cast<int64_t>(r));
+    Frame right{.schema = join_.right_.schema, .rows = static_cast<int64_t>(rows.size())};
+    for (const Column& column : join_.right_.columns) right.columns.push_back(column.rows(rows));
+    next_(join_.right_only(left_, keys_, right, join_.keys_, numbered_));
+  }
+
+ private:
+  const Join& join_;
+  UseFrame next_;
+  std::vector<uint8_t> used_;
+  TableSchema left_;
+  std::vector<size_t> keys_;
+  bool numbered_ = false;
+};
+
+std::unique_ptr<FrameSink> Join::spilled(const TableRoom& room, const UseFrame& next) const {
+  if (large_) return std::make_unique<JoinSink>(room, *this, next);
+  return std::make_unique<OuterJoinSink>(*this, next);
+}
 
 std::unique_ptr<Step> open_join(const Config& config, const StepContext& context) { return std::make_unique<Join>(config, context); }
 

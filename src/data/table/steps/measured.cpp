@@ -5,6 +5,7 @@
 
 #include "src/core/error.h"
 #include "src/data/table/gather.h"
+#include "src/data/table/spill/stored_values.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/steps/row_loops.h"
 
@@ -37,6 +38,31 @@ Measured measured_measure(const Column& column, bool median) {
   const auto half = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), half, values.end());
   m.median = values.size() % 2 ? *half : (*std::max_element(values.begin(), half) + *half) / 2;
+  return m;
+}
+
+Measured measured_stored(const ChunkStore& table, size_t column, bool median, const TableRoom& room) {
+  Measured m;
+  MeasuredParts parts;
+  const bool plain = table.schema().columns[column].type == Type::real && !table.has_gaps(column);
+  each_stored(table, column, [&](const Column& chunk) {
+    if (plain) return parts.add(chunk.real);
+    std::vector<double> values;
+    for (int64_t r = 0; r < chunk.size(); ++r)
+      if (const double x = chunk.number(r); std::isfinite(x)) values.push_back(x);
+    parts.add(values);
+  });
+  const Measures found = parts.result();
+  if (found.count == 0) return m;
+  m.mean = found.mean;
+  m.stdev = found.count > 1 ? std::sqrt(found.squares / static_cast<double>(found.count - 1)) : 0;
+  m.min = found.least;
+  m.max = found.most;
+  if (!median) return m;
+  const std::vector<double> middle = sorted_values_at(table, column, room, [](int64_t count) {
+    return count % 2 ? std::vector<int64_t>{count / 2} : std::vector<int64_t>{count / 2 - 1, count / 2};
+  });
+  m.median = middle.size() == 1 ? middle[0] : (middle[0] + middle[1]) / 2;
   return m;
 }
 
@@ -100,6 +126,11 @@ class Normalize : public MeasuredStep {
       of_[frame.schema.columns[c].name] = measured_measure(frame.columns[c], false);
     fitted_ = true;
   }
+  bool fit_stored(const ChunkStore& table, const TableRoom& room) override {
+    for (const size_t c : columns_of(empty_frame(table.schema()), names_, where_, is_numeric))
+      of_[table.schema().columns[c].name] = measured_stored(table, c, false, room);
+    return fitted_ = true;
+  }
   Json state() const override { return all_given_ ? Json() : MeasuredStep::state(); }
 
   void apply(Frame& frame) const override {
@@ -148,31 +179,34 @@ class Impute : public MeasuredStep {
     fitted_ = by_ == "value" || by_ == "previous";
   }
   bool by_rows() const override { return by_ != "previous"; }
+  bool by_sequences() const override { return true; }
 
   void fit(const Frame& frame) override {
     for (const size_t c : columns_of(frame, names_, where_)) {
       const ColumnSpec& spec = frame.schema.columns[c];
-      if (by_ == "mode" || !is_numeric(spec.type)) {
-        if (by_ != "mode" && (names_.size() != 1 || names_[0] != "*"))
-          throw Error(ErrorKind::data, {.where = where_,
-                                        .what = "the column '" + spec.name + "' has no " + by_,
-                                        .got = type_text(spec.type),
-                                        .expected = "a number",
-                                        .hint = "by = \"mode\" takes the most frequent value"});
-        std::map<std::string, int64_t> counts;
-        for (int64_t r = 0; r < frame.rows; ++r)
-          if (!frame.columns[c].is_missing(r)) ++counts[cell_text(frame.columns[c], spec, r)];
-        int64_t most = 0;
-        std::string mode;
-        for (const auto& [text, count] : counts)
-          if (count > most) most = count, mode = text;
-        of_[spec.name] = {};
-        text_[spec.name] = mode;
-      } else {
+      if (!by_text(spec)) {
         of_[spec.name] = measured_measure(frame.columns[c], by_ == "median");
+        continue;
       }
+      std::map<std::string, int64_t> counts;
+      for (int64_t r = 0; r < frame.rows; ++r)
+        if (!frame.columns[c].is_missing(r)) ++counts[cell_text(frame.columns[c], spec, r)];
+      int64_t most = 0;
+      std::string mode;
+      for (const auto& [text, count] : counts)
+        if (count > most) most = count, mode = text;
+      of_[spec.name] = {};
+      text_[spec.name] = mode;
     }
     fitted_ = true;
+  }
+  bool fit_stored(const ChunkStore& table, const TableRoom& room) override {
+    for (const size_t c : columns_of(empty_frame(table.schema()), names_, where_)) {
+      const ColumnSpec& spec = table.schema().columns[c];
+      if (by_text(spec)) of_[spec.name] = {}, text_[spec.name] = most_frequent(table, c, room);
+      else of_[spec.name] = measured_stored(table, c, by_ == "median", room);
+    }
+    return fitted_ = true;
   }
   Json state() const override { return of_.empty() ? Json() : MeasuredStep::state(); }
 
@@ -208,6 +242,18 @@ class Impute : public MeasuredStep {
   }
 
  private:
+  // Whether the most frequent text fills it in. Error(data) where that was not asked for, and nothing else would do.
+  bool by_text(const ColumnSpec& spec) const {
+    if (by_ != "mode" && is_numeric(spec.type)) return false;
+    if (by_ != "mode" && (names_.size() != 1 || names_[0] != "*"))
+      throw Error(ErrorKind::data, {.where = where_,
+                                    .what = "the column '" + spec.name + "' has no " + by_,
+                                    .got = type_text(spec.type),
+                                    .expected = "a number",
+                                    .hint = "by = \"mode\" takes the most frequent value"});
+    return true;
+  }
+
   template <class F>
   static void fill(Column& column, F&& value) {
     Column out(column.type);

@@ -440,37 +440,55 @@ void look_up(const Column& column, int64_t least, const std::vector<int64_t>& ta
 namespace {
 
 template <class T>
-void add_moments(const T* values, const std::vector<int64_t>& groups, bool squares, GroupMoments& out) {
+void add_sums_of(const T* values, const std::vector<uint8_t>& missing, const std::vector<int64_t>& groups, GroupMoments& out) {
   const size_t n = groups.size();
+  const bool gaps = !missing.empty();
   for (size_t r = 0; r < n; ++r) {
+    if (gaps && missing[r] != 0) continue;
     const auto g = static_cast<size_t>(groups[r]);
     ++out.count[g];
     out.mean[g] += static_cast<double>(values[r]);
   }
-  for (size_t g = 0; g < out.mean.size(); ++g) out.mean[g] /= static_cast<double>(std::max<int64_t>(out.count[g], 1));
-  if (!squares) return;
-  std::vector<double> rest(out.mean.size());
+}
+
+template <class T>
+void add_distances_of(const T* values, const std::vector<uint8_t>& missing, const std::vector<int64_t>& groups, GroupMoments& out,
+                      std::vector<double>& rest) {
+  const size_t n = groups.size();
+  const bool gaps = !missing.empty();
   for (size_t r = 0; r < n; ++r) {
+    if (gaps && missing[r] != 0) continue;
     const auto g = static_cast<size_t>(groups[r]);
     const double distance = static_cast<double>(values[r]) - out.mean[g];
     out.squares[g] += distance * distance;
     rest[g] += distance;
   }
-  // Rounding leaves something of the mean (Chan, Golub, LeVeque: Algorithms for Computing the Sample Variance, 1983).
-  for (size_t g = 0; g < rest.size(); ++g)
-    if (out.count[g] > 0) out.squares[g] = std::max(0.0, out.squares[g] - rest[g] * rest[g] / static_cast<double>(out.count[g]));
 }
 
 }  // namespace
 
-bool moments_of(const Column& column, const std::vector<int64_t>& groups, size_t count, bool squares, GroupMoments& out) {
-  out.count.assign(count, 0);
-  out.mean.assign(count, 0);
-  out.squares.assign(squares ? count : 0, 0);
-  if (column.type == Type::real) add_moments(column.real.data(), groups, squares, out);
-  else add_moments(column.whole.data(), groups, squares, out);
-  const auto finite = [](double x) { return std::isfinite(x); };
-  return std::all_of(out.mean.begin(), out.mean.end(), finite) && std::all_of(out.squares.begin(), out.squares.end(), finite);
+void add_sums(const Column& column, const std::vector<int64_t>& groups, size_t count, GroupMoments& out) {
+  out.count.resize(std::max(count, out.count.size()));
+  out.mean.resize(out.count.size());
+  if (column.type == Type::real) add_sums_of(column.real.data(), column.missing, groups, out);
+  else add_sums_of(column.whole.data(), column.missing, groups, out);
+}
+
+void means_of_sums(size_t count, GroupMoments& out) {
+  out.count.resize(std::max(count, out.count.size()));
+  out.mean.resize(out.count.size());
+  for (size_t g = 0; g < out.mean.size(); ++g) out.mean[g] /= static_cast<double>(std::max<int64_t>(out.count[g], 1));
+}
+
+void add_distances(const Column& column, const std::vector<int64_t>& groups, GroupMoments& out, std::vector<double>& rest) {
+  if (column.type == Type::real) add_distances_of(column.real.data(), column.missing, groups, out, rest);
+  else add_distances_of(column.whole.data(), column.missing, groups, out, rest);
+}
+
+// Chan, Golub, LeVeque: Algorithms for Computing the Sample Variance, 1983.
+void correct_squares(GroupMoments& out, const std::vector<double>& rest) {
+  for (size_t g = 0; g < rest.size(); ++g)
+    if (out.count[g] > 0) out.squares[g] = std::max(0.0, out.squares[g] - rest[g] * rest[g] / static_cast<double>(out.count[g]));
 }
 
 namespace {
@@ -515,10 +533,9 @@ double lanes_of_sum(const double* values, size_t count) {
   return sum;
 }
 
-}  // namespace
+constexpr Measures kNoMeasures{.least = std::numeric_limits<double>::infinity(), .most = -std::numeric_limits<double>::infinity()};
 
-Measures measures_of(std::span<const double> values) {
-  Measures all{.least = std::numeric_limits<double>::infinity(), .most = -std::numeric_limits<double>::infinity()};
+void add_measures(std::span<const double> values, Measures& all) {
   constexpr size_t kLanes = 8;
   std::array<double, kRowLoopsBlock> kept;
   for (size_t begin = 0; begin < values.size(); begin += kRowLoopsBlock) {
@@ -565,7 +582,36 @@ Measures measures_of(std::span<const double> values) {
     all.mean += delta * (count / (before + count));
     all.squares += square + delta * delta * (before * count / (before + count));
   }
+}
+
+}  // namespace
+
+Measures measures_of(std::span<const double> values) {
+  Measures all = kNoMeasures;
+  add_measures(values, all);
   return all;
+}
+
+void MeasuredParts::add(std::span<const double> values) {
+  if (!any_) all_ = kNoMeasures, any_ = true;
+  if (!rest_.empty()) {
+    const size_t more = std::min(values.size(), kRowLoopsBlock - rest_.size());
+    rest_.insert(rest_.end(), values.begin(), values.begin() + static_cast<ptrdiff_t>(more));
+    values = values.subspan(more);
+    if (rest_.size() < kRowLoopsBlock) return;
+    add_measures(rest_, all_);
+    rest_.clear();
+  }
+  const size_t whole = values.size() / kRowLoopsBlock * kRowLoopsBlock;
+  add_measures(values.first(whole), all_);
+  rest_.assign(values.begin() + static_cast<ptrdiff_t>(whole), values.end());
+}
+
+Measures MeasuredParts::result() {
+  if (!any_) all_ = kNoMeasures;
+  add_measures(rest_, all_);
+  rest_.clear();
+  return all_;
 }
 
 }  // namespace perigee::tables

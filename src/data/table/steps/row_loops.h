@@ -95,8 +95,13 @@ struct GroupMoments {
   std::vector<int64_t> count;
   std::vector<double> mean, squares;
 };
-// The moments of a column without gaps, in two passes: sums, then distances with a correction. False: a sum is not finite.
-bool moments_of(const Column& column, const std::vector<int64_t>& groups, size_t count, bool squares, GroupMoments& out);
+// Counts and sums, in `mean`, of the groups 0 .. count - 1, of which there may have been fewer before.
+void add_sums(const Column& column, const std::vector<int64_t>& groups, size_t count, GroupMoments& out);
+void means_of_sums(size_t count, GroupMoments& out);
+// Adds the squares of the distances from the means, and in `rest` the distances.
+void add_distances(const Column& column, const std::vector<int64_t>& groups, GroupMoments& out, std::vector<double>& rest);
+// Rounding leaves something of the mean, which `rest` knows.
+void correct_squares(GroupMoments& out, const std::vector<double>& rest);
 
 // The sums of the last `window` values of each of these rows, of the rows there are at the begin; of a column without gaps. Each is added up in the
 // order of its rows, so that it does not depend on where the sequence begins.
@@ -108,5 +113,16 @@ struct Measures {
   double mean = 0, squares = 0, least = 0, most = 0;
 };
 Measures measures_of(std::span<const double> values);
+// The same of values that come in parts, however they are cut.
+class MeasuredParts {
+ public:
+  void add(std::span<const double> values);
+  Measures result();
+
+ private:
+  Measures all_ = {};
+  bool any_ = false;
+  std::vector<double> rest_;  // of a block that is not full yet
+};
 
 }  // namespace perigee::tables

@@ -7,7 +7,7 @@
 #include "kernels/philox.h"
 #include "src/core/error.h"
 #include "src/data/table/expression.h"
-#include "src/data/table/spill/merge.h"
+#include "src/data/table/spill/spilled_rows.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/steps/row_loops.h"
 
@@ -139,64 +139,101 @@ std::unique_ptr<Step> open_sort(const Config& config, const StepContext& context
         frame.sequences = bounds;
       },
       [names, down, where = context.where](const TableRoom& room, const UseFrame& next) {
-        return std::make_unique<SpilledSort>(room, names, down, where, next);
+        return spilled_sort(room, names, down, where, next);
       });
 }
 
 std::unique_ptr<Step> open_rank(const Config& config, const StepContext& context) {
-  return step_of(
-      [names = config.string_list("rank"), name = config.string("new", "rank"), down = directions(config),
-       where = context.where](Frame& frame) {
+  const auto names = config.string_list("rank");
+  const std::string name = config.string("new", "rank");
+  const std::vector<bool> down = directions(config);
+  return step_of_table(
+      [names, name, down, where = context.where](Frame& frame) {
         const auto sorted = sorted_rows(frame, columns_of(frame, names, where), down, all_rows(frame));
         Column rank(Type::integer);
         rank.whole.resize(sorted.size());
         for (size_t i = 0; i < sorted.size(); ++i) rank.whole[static_cast<size_t>(sorted[i])] = static_cast<int64_t>(i);
         frame.add({.name = name, .type = Type::integer}, std::move(rank));
       },
-      false);
+      [names, name, down, where = context.where](const TableRoom& room, const UseFrame& next) {
+        return spilled_rank(room, names, down, name, where, next);
+      });
 }
 
 std::unique_ptr<Step> open_distinct(const Config& config, const StepContext& context) {
-  return step_of(
-      [names = config.string_list("distinct"), where = context.where](Frame& frame) {
+  const auto names = config.string_list("distinct");
+  return step_of_table(
+      [names, where = context.where](Frame& frame) {
         std::vector<int64_t> first;
         group_rows(frame, columns_of(frame, names, where), &first);
         frame.take(first);
       },
-      false);
+      [names, where = context.where](const TableRoom& room, const UseFrame& next) { return spilled_distinct(room, names, where, next); });
 }
 
 std::unique_ptr<Step> open_head(const Config& config, const StepContext&) {
-  return step_of(
-      [count = config.integer_in("head", 0, INT64_MAX), from = config.integer_in("from", 0, INT64_MAX, 0)](Frame& frame) {
+  const int64_t count = config.integer_in("head", 0, INT64_MAX), from = config.integer_in("from", 0, INT64_MAX, 0);
+  return step_of_table(
+      [count, from](Frame& frame) {
         std::vector<int64_t> rows = all_rows(frame);
         const auto begin = std::min<int64_t>(from, frame.rows), end = begin + std::min<int64_t>(count, frame.rows - begin);
         frame.take({rows.begin() + begin, rows.begin() + end});
       },
-      false);
+      [count, from](const TableRoom&, const UseFrame& next) { return spilled_head(from, count, next); });
 }
 
 // A row is drawn by its number, so that the sample of a table is the same whatever stands around.
+std::function<float(int64_t)> draw_of(uint64_t seed) {
+  return [key = philox_key(seed, 0x7ab1e5)](int64_t row) {
+    return uniform_from_bits(philox_for_example(key, 0, static_cast<uint64_t>(row), 0).lane[0]);
+  };
+}
+
+// The `count` rows of so many with the smallest draws, ascending.
+std::vector<int64_t> drawn_rows(const std::function<float(int64_t)>& draw, int64_t rows, size_t count) {
+  std::vector<std::pair<float, int64_t>> best;  // a heap, the largest first
+  for (int64_t r = 0; r < rows && count > 0; ++r) {
+    const std::pair<float, int64_t> next(draw(r), r);
+    if (best.size() == count) {
+      if (!(next < best.front())) continue;
+      std::pop_heap(best.begin(), best.end());
+      best.pop_back();
+    }
+    best.push_back(next);
+    std::push_heap(best.begin(), best.end());
+  }
+  std::vector<int64_t> chosen;
+  for (const auto& [u, r] : best) chosen.push_back(r);
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+// Whether each row stays, asked for in their order.
+std::function<bool(int64_t)> sample_of(double share, uint64_t seed, int64_t rows) {
+  const auto draw = draw_of(seed);
+  if (share < 1) return [draw, share](int64_t row) { return draw(row) < share; };
+  auto chosen = drawn_rows(draw, rows, static_cast<size_t>(std::min(share, static_cast<double>(rows))));
+  return [chosen = std::move(chosen), next = size_t{0}](int64_t row) mutable {
+    const bool stays = next < chosen.size() && chosen[next] == row;
+    next += stays;
+    return stays;
+  };
+}
+
 std::unique_ptr<Step> open_sample(const Config& config, const StepContext&) {
-  return step_of(
-      [share = config.number_in("sample", 0, 1e15, 0), seed = config.integer("seed", 1)](Frame& frame) {
-        std::vector<std::pair<float, int64_t>> drawn;
-        const PhiloxKey key = philox_key(static_cast<uint64_t>(seed), 0x7ab1e5);
-        for (int64_t r = 0; r < frame.rows; ++r)
-          drawn.emplace_back(uniform_from_bits(philox_for_example(key, 0, static_cast<uint64_t>(r), 0).lane[0]), r);
+  const double share = config.number_in("sample", 0, 1e15, 0);
+  const auto seed = static_cast<uint64_t>(config.integer("seed", 1));
+  return step_of_table(
+      [share, seed](Frame& frame) {
+        const auto stays = sample_of(share, seed, frame.rows);
         std::vector<int64_t> rows;
-        if (share < 1) {
-          for (const auto& [u, r] : drawn)
-            if (u < share) rows.push_back(r);
-        } else {
-          const auto count = static_cast<size_t>(std::min(share, static_cast<double>(drawn.size())));
-          std::sort(drawn.begin(), drawn.end());
-          for (size_t i = 0; i < count; ++i) rows.push_back(drawn[i].second);
-          std::sort(rows.begin(), rows.end());
-        }
+        for (int64_t r = 0; r < frame.rows; ++r)
+          if (stays(r)) rows.push_back(r);
         frame.take(rows);
       },
-      false);
+      [share, seed](const TableRoom& room, const UseFrame& next) {
+        return spilled_choice(room, [share, seed](int64_t rows) { return sample_of(share, seed, rows); }, next);
+      });
 }
 
 constexpr Option kFilter[] = {{"filter", "string", nullptr, "the condition of the rows that stay"}};

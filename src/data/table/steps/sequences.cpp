@@ -7,6 +7,7 @@
 
 #include "src/core/error.h"
 #include "src/data/table/aggregate.h"
+#include "src/data/table/spill/spilled_rows.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/steps/large.h"
 #include "src/data/table/steps/row_loops.h"
@@ -28,8 +29,9 @@ struct Picked {
 };
 
 std::unique_ptr<Step> open_sequence(const Config& config, const StepContext& context) {
-  return step_of(
-      [keys = config.string_list("sequence"), order = config.string_list("by"), where = context.where](Frame& frame) {
+  const auto keys = config.string_list("sequence"), order = config.string_list("by");
+  return step_of_table(
+      [keys, order, where = context.where](Frame& frame) {
         std::vector<int64_t> first, rows(static_cast<size_t>(frame.rows));
         const std::vector<int64_t> groups = group_rows(frame, columns_of(frame, keys, where), &first);
         std::iota(rows.begin(), rows.end(), 0);
@@ -48,17 +50,19 @@ std::unique_ptr<Step> open_sequence(const Config& config, const StepContext& con
         }
         picked.into(frame);
       },
-      false);
+      [keys, order, where = context.where](const TableRoom& room, const UseFrame& next) {
+        return spilled_sequence(room, keys, order, where, next);
+      });
 }
 
 std::unique_ptr<Step> open_flatten(const Config&, const StepContext&) {
-  return step_of([](Frame& frame) { frame.sequences.clear(); }, false);
+  return step_of([](Frame& frame) { frame.sequences.clear(); }, true);
 }
 
 // Shortest parts of at most `length` rows; equal ones differ by one row at most.
 std::unique_ptr<Step> open_split(const Config& config, const StepContext& context) {
   const std::string gap = config.string("gap", "");
-  return step_of(
+  return step_by_sequences(
       [column = config.string("split", ""), gap = gap.empty() ? -1 : span_ms(gap, context.where),
        length = config.integer_in("length", 1, INT64_MAX, INT64_MAX), equal = config.boolean("equal", false),
        where = context.where](Frame& frame) {
@@ -83,12 +87,11 @@ std::unique_ptr<Step> open_split(const Config& config, const StepContext& contex
           bounds.push_back(old[s + 1]);
         }
         frame.sequences = std::move(bounds);
-      },
-      false);
+      });
 }
 
 std::unique_ptr<Step> open_trim(const Config& config, const StepContext&) {
-  return step_of(
+  return step_by_sequences(
       [count = config.integer_in("trim", 0, INT64_MAX), at_end = config.string("from", "start") == "end"](Frame& frame) {
         Picked picked;
         const std::vector<int64_t> bounds = frame.bounds();
@@ -98,8 +101,7 @@ std::unique_ptr<Step> open_trim(const Config& config, const StepContext&) {
           picked.end();
         }
         picked.into(frame);
-      },
-      false);
+      });
 }
 
 std::unique_ptr<Step> open_length(const Config& config, const StepContext& context) {
@@ -107,7 +109,7 @@ std::unique_ptr<Step> open_length(const Config& config, const StepContext& conte
   const Json* values = config.raw("pad");
   if (values != nullptr && values->is_array())
     for (const Json& each : values->as_array()) pad.push_back(each.is_null() ? "" : each.is_string() ? each.as_string() : each.dump());
-  return step_of(
+  return step_by_sequences(
       [length = config.integer_in("length", 1, 1 << 24), padded = values != nullptr && !values->is_null(), pad,
        where = context.where](Frame& frame) {
         Picked picked;
@@ -140,8 +142,7 @@ std::unique_ptr<Step> open_length(const Config& config, const StepContext& conte
             else out.add_from(frame.columns[c], static_cast<int64_t>(r));
           frame.columns[c] = std::move(out);
         }
-      },
-      false);
+      });
 }
 
 // A text of JSON's value for add_parsed; nothing: missing.
@@ -161,7 +162,7 @@ void add_edge(Column& out, const ColumnSpec& spec, const std::optional<std::stri
 }
 
 std::unique_ptr<Step> open_offset(const Config& config, const StepContext& context) {
-  return step_of(
+  return step_by_sequences(
       [names = config.string_list("offset"), by = config.integer_in("by", -(int64_t{1} << 40), int64_t{1} << 40),
        make_new = config.boolean("new", false), trim = config.string("edge", "missing") == "trim", value = edge_value(config, "value"),
        where = context.where](Frame& frame) {
@@ -187,12 +188,11 @@ std::unique_ptr<Step> open_offset(const Config& config, const StepContext& conte
         }
         picked.into(frame);
         if (!had) frame.sequences.clear();
-      },
-      false);
+      });
 }
 
 std::unique_ptr<Step> open_difference(const Config& config, const StepContext& context) {
-  return step_of(
+  return step_by_sequences(
       [name = config.string("difference"), to = config.string("new", ""), lag = config.integer_in("lag", 1, int64_t{1} << 40, 1),
        value = edge_value(config, "first"), where = context.where](Frame& frame) {
         const size_t c = columns_of(frame, {name}, where, [](Type t) { return is_numeric(t) || t == Type::time; }).at(0);
@@ -212,8 +212,7 @@ std::unique_ptr<Step> open_difference(const Config& config, const StepContext& c
           }
         frame.columns[c] = std::move(out);
         frame.schema.columns[c] = std::move(spec);
-      },
-      false);
+      });
 }
 
 constexpr double kSequencesNaN = std::numeric_limits<double>::quiet_NaN();
@@ -221,7 +220,7 @@ constexpr double kSequencesNaN = std::numeric_limits<double>::quiet_NaN();
 std::unique_ptr<Step> open_moving(const Config& config, const StepContext& context) {
   const std::vector<std::string> known(std::begin(kAggregates), std::end(kAggregates));
   const std::string op = config.choice("op", "mean", known);
-  return step_of(
+  return step_by_sequences(
       [name = config.string("moving"), window = config.integer_in("rows", 1, 1 << 20),
        op = static_cast<Aggregate>(std::find(known.begin(), known.end(), op) - known.begin()), to = config.string("new", ""),
        partial = config.string("edge", "partial") == "partial", where = context.where](Frame& frame) {
@@ -268,8 +267,7 @@ std::unique_ptr<Step> open_moving(const Config& config, const StepContext& conte
                         .type = out.type};
         if (spec.type == Type::category) spec.categories = frame.schema.columns[c].categories;
         frame.add(std::move(spec), std::move(out));
-      },
-      false);
+      });
 }
 
 int64_t floor_to(int64_t x, int64_t unit) { return (x >= 0 ? x / unit : -((-x + unit - 1) / unit)) * unit; }
@@ -277,7 +275,7 @@ int64_t floor_to(int64_t x, int64_t unit) { return (x >= 0 ? x / unit : -((-x + 
 std::unique_ptr<Step> open_windows(const Config& config, const StepContext& context) {
   const int64_t size = span_ms(config.string("size"), context.where);
   const std::string every = config.string("every", "");
-  return step_of(
+  return step_by_sequences(
       [name = config.string("windows"), size, step = every.empty() ? size : span_ms(every, context.where),
        shift = span_ms(config.string("shift", "0"), context.where), empty = config.boolean("empty", false),
        where = context.where](Frame& frame) {
@@ -306,8 +304,7 @@ std::unique_ptr<Step> open_windows(const Config& config, const StepContext& cont
           }
         }
         picked.into(frame);
-      },
-      false);
+      });
 }
 
 // A text as rows of numbers: of its letters, or of its words.
@@ -345,7 +342,7 @@ std::unique_ptr<Step> open_expand(const Config& config, const StepContext& conte
         frame.columns[c] = std::move(out);
         frame.schema.columns[c] = {.name = to.empty() ? name : to, .type = Type::integer};
       },
-      false);
+      true);
 }
 
 constexpr Option kSequence[] = {{"sequence", "list of names", nullptr, "the keys"},

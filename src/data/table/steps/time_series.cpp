@@ -49,6 +49,7 @@ class Resample : public Step {
   }
 
   bool by_rows() const override { return false; }
+  bool by_sequences() const override { return true; }
 
   void apply(Frame& frame) const override {
     for (const auto& [column, op] : ops_) frame.schema.at(column, where_);
@@ -172,7 +173,7 @@ std::unique_ptr<Step> open_lags(const Config& config, const StepContext& context
   for (const int64_t each : by)
     if (each == 0 || each < -(1 << 30) || each > 1 << 30)
       config.fail("by", "is out of range", std::to_string(each), "rows before (1 or more) or after (-1 or less)");
-  return step_of(
+  return step_by_sequences(
       [names = config.string_list("lags"), by, trim = config.string("edge", "missing") == "trim", where = context.where](Frame& frame) {
         const std::vector<int64_t> bounds = frame.bounds();
         for (const size_t c : columns_of(frame, names, where)) {
@@ -198,8 +199,7 @@ std::unique_ptr<Step> open_lags(const Config& config, const StepContext& context
         }
         frame.take(rows);
         if (had) frame.sequences = std::move(sequences);
-      },
-      false);
+      });
 }
 
 // --- seasonal ------------------------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ std::unique_ptr<Step> open_seasonal(const Config& config, const StepContext& con
 // --- slide ---------------------------------------------------------------------------------------------------------------------
 
 std::unique_ptr<Step> open_slide(const Config& config, const StepContext& context) {
-  return step_of(
+  return step_by_sequences(
       [length = config.integer_in("slide", 1, 1 << 24), every = config.integer_in("every", 1, 1 << 24, 1),
        partial = config.boolean("partial", false), where = context.where](Frame& frame) {
         const std::vector<int64_t> bounds = frame.bounds();
@@ -285,8 +285,7 @@ std::unique_ptr<Step> open_slide(const Config& config, const StepContext& contex
         });
         frame.take(rows);
         frame.sequences = std::move(sequences);
-      },
-      false);
+      });
 }
 
 // --- smooth --------------------------------------------------------------------------------------------------------------------
@@ -313,7 +312,7 @@ std::unique_ptr<Step> open_smooth(const Config& config, const StepContext& conte
   if (!(alpha > 0 && alpha <= 1))
     config.fail(config.has("alpha") ? "alpha" : "span", "gives the newest row no share", std::to_string(alpha),
                 "above 0 and at most 1; a span of 1 or more");
-  return step_of(
+  return step_by_sequences(
       [names = config.string_list("smooth"), alpha, make_new = config.boolean("new", false), where = context.where](Frame& frame) {
         const std::vector<int64_t> bounds = frame.bounds();
         std::vector<std::string> columns;  // they move where new ones come
@@ -328,8 +327,7 @@ std::unique_ptr<Step> open_smooth(const Config& config, const StepContext& conte
           frame.columns[c] = std::move(out);
           frame.schema.columns[c] = {.name = name, .type = Type::real};
         }
-      },
-      false);
+      });
 }
 
 constexpr Option kResample[] = {{"resample", "name", nullptr, "the column of times"},

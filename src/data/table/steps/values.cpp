@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/core/error.h"
+#include "src/data/table/spill/stored_values.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/steps/row_loops.h"
 
@@ -85,6 +86,19 @@ class Categorise : public Step {
   bool is_fitted() const override { return fitted_ || !given_.empty(); }
 
   void fit(const Frame& frame) override { fit(frame, nullptr); }
+  bool fit_stored(const ChunkStore& table, const TableRoom&) override {
+    for (const size_t c : columns_of(empty_frame(table.schema()), names_, where_, fits)) {
+      const ColumnSpec& spec = table.schema().columns[c];
+      TextTable texts;
+      std::set<int64_t> values;
+      if (spec.type == Type::category) found_[spec.name] = spec.categories;
+      else {
+        each_stored(table, c, [&](const Column& column) { add_values(column, spec, texts, values, nullptr); });
+        list_values(spec, texts, values);
+      }
+    }
+    return fitted_ = true;
+  }
   void fit_and_apply(Frame& frame) override {
     Numbers numbers;
     fit(frame, &numbers);
@@ -118,29 +132,39 @@ class Categorise : public Step {
       TextTable texts;
       std::set<int64_t> values;
       std::vector<int64_t>* const rows = numbers != nullptr && spec.type == Type::text ? &(*numbers)[spec.name] : nullptr;
-      bool few = spec.type != Type::text || add_texts(frame.columns[c], kMostValuesCategories, texts, rows);
-      for (int64_t r = 0; spec.type != Type::text && few && r < frame.rows; ++r) {
-        if (!frame.columns[c].is_missing(r)) values.insert(frame.columns[c].whole[static_cast<size_t>(r)]);
-        few = values.size() <= kMostValuesCategories;
-      }
-      if (!few)
-        throw Error(ErrorKind::data, {.where = where_,
-                                      .what = "the column '" + spec.name + "' has too many different values for categories",
-                                      .expected = "at most " + std::to_string(kMostValuesCategories),
-                                      .hint = "hash(x, n) makes n of them"});
-      auto& list = found_[spec.name];
-      list.clear();
-      for (size_t t = 0; t < texts.size(); ++t) list.emplace_back(texts.text(t));
-      std::sort(list.begin(), list.end());
+      add_values(frame.columns[c], spec, texts, values, rows);
+      const std::vector<std::string>& list = list_values(spec, texts, values);
       if (rows != nullptr) {
         std::vector<int64_t> places;
         for (size_t t = 0; t < texts.size(); ++t)
           places.push_back(std::lower_bound(list.begin(), list.end(), texts.text(t)) - list.begin());
         renumber(*rows, places);
       }
-      for (const int64_t value : values) list.push_back(spec.type == Type::boolean ? (value ? "true" : "false") : std::to_string(value));
     }
     fitted_ = true;
+  }
+
+  // Adds what a column has. Error(data) for too much.
+  void add_values(const Column& column, const ColumnSpec& spec, TextTable& texts, std::set<int64_t>& values,
+                  std::vector<int64_t>* rows) const {
+    bool few = spec.type != Type::text || add_texts(column, kMostValuesCategories, texts, rows);
+    for (int64_t r = 0; spec.type != Type::text && few && r < column.size(); ++r) {
+      if (!column.is_missing(r)) values.insert(column.whole[static_cast<size_t>(r)]);
+      few = values.size() <= kMostValuesCategories;
+    }
+    if (!few)
+      throw Error(ErrorKind::data, {.where = where_,
+                                    .what = "the column '" + spec.name + "' has too many different values for categories",
+                                    .expected = "at most " + std::to_string(kMostValuesCategories),
+                                    .hint = "hash(x, n) makes n of them"});
+  }
+  const std::vector<std::string>& list_values(const ColumnSpec& spec, const TextTable& texts, const std::set<int64_t>& values) {
+    auto& list = found_[spec.name];
+    list.clear();
+    for (size_t t = 0; t < texts.size(); ++t) list.emplace_back(texts.text(t));
+    std::sort(list.begin(), list.end());
+    for (const int64_t value : values) list.push_back(spec.type == Type::boolean ? (value ? "true" : "false") : std::to_string(value));
+    return list;
   }
 
   void apply(Frame& frame, Numbers* known) const {
@@ -389,15 +413,16 @@ class Bucket : public Step {
       for (int64_t r = 0; r < frame.rows; ++r)
         if (const double x = frame.columns[c].number(r); std::isfinite(x)) values.push_back(x);
       std::sort(values.begin(), values.end());
-      auto& edges = found_[frame.schema.columns[c].name];
-      for (int64_t i = 1; i < count_ && !values.empty(); ++i) {
-        const double share = static_cast<double>(i) / static_cast<double>(count_);
-        const double edge = by_quantiles_ ? values[static_cast<size_t>(share * static_cast<double>(values.size()))]
-                                          : values.front() + share * (values.back() - values.front());
-        if (edges.empty() || edge > edges.back()) edges.push_back(edge);
-      }
+      std::vector<double> chosen;
+      for (const int64_t place : places(static_cast<int64_t>(values.size()))) chosen.push_back(values[static_cast<size_t>(place)]);
+      set_edges(frame.schema.columns[c].name, chosen);
     }
     fitted_ = true;
+  }
+  bool fit_stored(const ChunkStore& table, const TableRoom& room) override {
+    for (const size_t c : columns_of(empty_frame(table.schema()), names_, where_, is_numeric))
+      set_edges(table.schema().columns[c].name, sorted_values_at(table, c, room, [this](int64_t count) { return places(count); }));
+    return fitted_ = true;
   }
   Json state() const override {
     if (!fitted_) return {};
@@ -439,6 +464,24 @@ class Bucket : public Step {
   }
 
  private:
+  // The places among the sorted values that edges come from: the quantiles, or the least and the greatest.
+  std::vector<int64_t> places(int64_t count) const {
+    std::vector<int64_t> list;
+    if (count == 0) return list;
+    if (!by_quantiles_) return {0, count - 1};
+    for (int64_t i = 1; i < count_; ++i)
+      list.push_back(static_cast<int64_t>(static_cast<double>(i) / static_cast<double>(count_) * static_cast<double>(count)));
+    return list;
+  }
+  void set_edges(const std::string& name, const std::vector<double>& values) {
+    auto& edges = found_[name];
+    for (int64_t i = 1; i < count_ && !values.empty(); ++i) {
+      const double edge = by_quantiles_ ? values[static_cast<size_t>(i - 1)]
+                                        : values.front() + static_cast<double>(i) / static_cast<double>(count_) * (values.back() - values.front());
+      if (edges.empty() || edge > edges.back()) edges.push_back(edge);
+    }
+  }
+
   static std::string text(double x) {
     char digits[32];
     return std::string(digits, std::to_chars(digits, digits + sizeof digits, x).ptr);
