@@ -17,6 +17,11 @@ struct SoundLoops {
   // Power of the bins 0 to `half` of transforms of 2 * half real numbers. `z` has them as `half` complex ones in bit-reversed order, real and
   // imaginary rows in turn; it is overwritten. cosine[k] + i sine[k] = exp(-i pi k / half) for k < 3 / 2 half. half is a power of two, at least 2.
   void (*power)(int64_t half, const float* cosine, const float* sine, float* z, float* out) = nullptr;
+  // The bins themselves: rows 2 k and 2 k + 1 of `out` are the real and the imaginary part of bin k, k <= half.
+  void (*bins)(int64_t half, const float* cosine, const float* sine, float* z, float* out) = nullptr;
+  // The adjoint of `bins`: number i, which is row i of `out`, is the sum over k <= half of the real part of bin k times exp(imaginary unit * pi k i / half).
+  // `bins` has rows as above; places as in `load`, for 2 * half numbers.
+  void (*unbin)(int64_t half, const float* cosine, const float* sine, const int32_t* places, const float* bins, float* out) = nullptr;
   // sum = the sum over i < n of weights[i] times row i.
   void (*weigh)(const float* weights, int64_t n, const float* rows, float* sum) = nullptr;
   // values = factor * ln(max(values, floor)), to 2e-7 of the result; returns the largest. floor is a normal number.

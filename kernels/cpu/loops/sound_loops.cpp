@@ -83,15 +83,43 @@ void transform(int64_t half, const float* cosine, const float* sine, float* z) {
       }
 }
 
-void power(int64_t half, const float* cosine, const float* sine, float* z, float* out) {
+// Calls f(k, bin k, bin half - k) for k <= half / 2: those of the real transform, from those of the pairs.
+template <class F>
+inline void for_bins(int64_t half, const float* cosine, const float* sine, float* z, F f) {
   transform(half, cosine, sine, z);
-  // Bins k and half - k of the real transform, from those of the pairs.
   for (int64_t k = 0; k <= half / 2; ++k) {
     const Complex p = get(z, k), q = get(z, (half - k) % half);
     const Complex even = {.5f * (p.r + q.r), .5f * (p.i - q.i)}, odd = times({.5f * (p.i + q.i), .5f * (q.r - p.r)}, cosine[k], sine[k]);
-    const Complex low = even + odd, high = even - odd;
-    set_row(out, k, low.r * low.r + low.i * low.i), set_row(out, half - k, high.r * high.r + high.i * high.i);
+    f(k, even + odd, even - odd);
   }
+}
+
+// The second of the two bins comes out as the other's mirror image.
+void power(int64_t half, const float* cosine, const float* sine, float* z, float* out) {
+  for_bins(half, cosine, sine, z, [&](int64_t k, const Complex& low, const Complex& high) {
+    set_row(out, k, low.r * low.r + low.i * low.i), set_row(out, half - k, high.r * high.r + high.i * high.i);
+  });
+}
+
+void bins(int64_t half, const float* cosine, const float* sine, float* z, float* out) {
+  for_bins(half, cosine, sine, z, [&](int64_t k, const Complex& low, const Complex& high) {
+    put(out, k, low);
+    if (k < half - k) put(out, half - k, {high.r, -high.i});
+  });
+}
+
+// Both halves of the bins of a real signal, each bin half as large, make pairs of even and odd numbers; conjugates take the transform back.
+void unbin(int64_t half, const float* cosine, const float* sine, const int32_t* places, const float* bins, float* out) {
+  for (int64_t k = 0; k < half; ++k) {
+    Complex a = get(bins, k), b = get(bins, half - k);
+    if (k == 0) a.i = b.i = Row{};
+    else a = {.5f * a.r, .5f * a.i}, b = {.5f * b.r, .5f * b.i};
+    a.i = -a.i;
+    const Complex sum = a + b, turned = times(a - b, cosine[k], sine[k]);
+    put(out, places[2 * k] / 2, {sum.r + turned.i, sum.i - turned.r});
+  }
+  transform(half, cosine, sine, out);
+  for (int64_t i = 0; i < half; ++i) set_row(out, 2 * i + 1, -row(out, 2 * i + 1));
 }
 
 void weigh(const float* weights, int64_t n, const float* rows, float* sum) {
@@ -162,7 +190,14 @@ void dots(const float* a, int64_t step, const float* b, int64_t n, float* out) {
 }  // namespace
 
 extern const SoundLoops PERIGEE_CONCAT(sound_loops, , PERIGEE_ISA);
-const SoundLoops PERIGEE_CONCAT(sound_loops, , PERIGEE_ISA){
-    .load = load, .power = power, .weigh = weigh, .logarithm = logarithm, .combine = combine, .dot = dot, .dots = dots};
+const SoundLoops PERIGEE_CONCAT(sound_loops, , PERIGEE_ISA){.load = load,
+                                                            .power = power,
+                                                            .bins = bins,
+                                                            .unbin = unbin,
+                                                            .weigh = weigh,
+                                                            .logarithm = logarithm,
+                                                            .combine = combine,
+                                                            .dot = dot,
+                                                            .dots = dots};
 
 }  // namespace perigee
