@@ -60,6 +60,13 @@ CASES = [
          "use its first result for the loss", place=GRADIENT),
     op('lrn("s")', "normalises across channels, dimension 1; got f32[2]", "f32 or f64, N x C ..."),
     op('lrn("x") "k": 0', "k must be above 0", "", ('"k": 0', '"k": 1')),
+    # waveforms
+    op('stft("s") "window": 2, "hop": 1', "stft takes waveforms; got f32[2]", "f32 or f64 [examples, channels, steps]"),
+    op('deltas("x", "s")', "the counts of steps do not fit the examples; got f32[2], expected i64[2]"),
+    op('stft("x") "window": 9, "hop": 1, "fft": 8', "the Fourier transform does not fit the window; got 8", "a power of two, at least 16",
+       ('"fft": 8', '"fft": 16')),
+    op('stft("x", "m") "window": 2, "hop": 1', "the filters do not fit the bins; got f32[2x2], power 2", "f32[1x3] or more rows, power 1 or 2"),
+    op('deltas("s")', "deltas takes sequences; got f32[2]", "f32 or f64 [examples, channels, steps]"),
     # element by element
     op('floor("i")', "an operand's dtype does not fit; got i64[2x2x3], expected a floating-point number", "cast it"),
     op('where("x", 1, 2)', "an operand's dtype does not fit; got f32[2x2x3], expected a boolean condition", "cast it"),

@@ -49,10 +49,21 @@ OTHERS = [
      "steps a second; the source 'audio' knows it", ("voice {", "voice { rate = 100"), "trial.lua:7"),
 ]
 
+# a layer in front of `flatten`, cause, fix, place
+LAYERS = [
+    ("pg.mfcc { 30, mels = 20, rate = 8000 }", "are more than the mels", ("30", "20"), "trial.lua"),
+    ("pg.mel { rate = 8000, fft = 100 }", "a power of two, at least the window's 200", ("100", "256"), "trial.lua"),
+    ("pg.mel { mels = 8 }", "'rate' is missing; expected steps a second", ("mels = 8", "rate = 8000"), "trial.lua"),
+    ("pg.spectrogram { rate = 8000, hop = 1e6 }", "steps, expected 1 to 32768", ("1e6", "5"), "trial.lua"),
+    ("pg.flatten {}, pg.spectrogram { rate = 8000 }", "put reshape {channels, steps} in front", ("pg.flatten {}, ", ""), "spectrogram1"),
+]
+
 CASES = [job(cause, fix, place=place, network=NETWORK, train=f'pg.data.audio {{ "sounds", {options} }}') for options, cause, fix, place in SOURCES]
 CASES += [job(cause, fix, place=place, network=NETWORK, train=f'pg.data.audio {{ "sounds", lengths = false }}:map {{ {transform} }}')
           for transform, cause, fix, place in TRANSFORMS]
 CASES += [job(cause, fix, place=place, network=NETWORK, train=train) for train, cause, fix, place in OTHERS]
+CASES += [job(cause, fix, place=place, network=f"pg.sequential {{ {layer}, pg.flatten {{}}, pg.dense {{ 2 }} }}",
+              train='pg.data.audio { "sounds", lengths = false }') for layer, cause, fix, place in LAYERS]
 CASES += [
     script("a recording that is damaged", "sounds/yes/3.flac", "libsndfile cannot read this sound", "delete the file or replace it", network=NETWORK,
            train='pg.data.audio { "sounds", files = "*.flac" }', after=(("-e", 'io.open("sounds/yes/3.flac", "wb"):write("fLaC" .. ("x"):rep(60))'),)),
