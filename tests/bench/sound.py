@@ -18,6 +18,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORK = ("mfcc", "mel", "resample")
+LAYERS = ("mfcc", "mel")  # these as layers of a network, too
 SECONDS, RATE = 60, 16000
 
 
@@ -77,10 +78,11 @@ def main():
     if options.peer:
         return peer(options.peer)
     who = {"perigee": lambda work: [ROOT / "build/tests/bench/sound_bench", work, str(SECONDS)]}
+    layer = lambda work: [ROOT / "build/tests/bench/sound_bench", work + "_layer", str(SECONDS)]
     if options.python:
         who["torchaudio"] = lambda work: [options.python, __file__, "--peer", work]
     for work in WORK:
-        beside = who | ({"soxr": lambda _: [options.soxr, __file__, "--peer", "soxr"]} if options.soxr and work == "resample" else {})
+        beside = who | ({"layer": layer} if work in LAYERS else {}) | ({"soxr": lambda _: [options.soxr, __file__, "--peer", "soxr"]} if options.soxr and work == "resample" else {})
         times = {name: [] for name in beside}
         for _ in range(options.turns):
             for name, command in beside.items():

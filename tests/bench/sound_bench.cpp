@@ -1,5 +1,6 @@
 // Features of sound, on one thread; prints one JSON object. sound.py runs it and torchaudio in turns.
-//   sound_bench mfcc|mel|spectrogram|resample|wav [seconds]    of 16 kHz: seconds of sound in a second of CPU time, one number a repeat
+//   sound_bench mfcc|mel|spectrogram|mfcc_layer|mel_layer|spectrogram_layer|resample|wav [seconds]
+// of 16 kHz: seconds of sound in a second of CPU time, one number a repeat. A layer is computed by its plan, where a transform is by a source.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include "src/io/sound/resample.h"
 #include "src/io/sound/sound.h"
 #include "tests/data/wav_file.h"
+#include "tests/nn/sound_layer.h"
 
 using namespace perigee;
 
@@ -79,6 +81,13 @@ int main(int argc, char** argv) {
     const Resampler resampler(kRate, 44100, "test");
     std::vector<float> out(static_cast<size_t>(resampler.output_frames(sound.frames)));
     return print(static_cast<double>(seconds), [&] { resampler.apply(sound.samples, out); }), 0;
+  }
+  if (what.ends_with("_layer")) {
+    const Shape shape{1, 1, sound.frames};
+    const Tensor x = Tensor::from(shape, sound.samples);
+    HeardBy heard(R"({"rate":16000,"window":512,"hop":160,"unit":"samples","type":")" + what.substr(0, what.size() - 6) + "\"}", shape,
+                  false);
+    return print(static_cast<double>(seconds), [&] { heard(x); }), 0;
   }
   Json transform(Json::Object{{"type", what}, {"rate", kRate}, {"window", 512}, {"hop", 160}, {"unit", "samples"}});
   Json transforms = Json::array();

@@ -1,7 +1,8 @@
-// Layers of sound by the host's kernels, for tests that know what they should give.
+// Layers of sound by the host's kernels, for tests that know what they should give, and for the benchmark.
 #pragma once
 
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,24 +12,41 @@
 
 namespace perigee {
 
-// What `layer`, as JSON, makes of waveforms `x` [N, channels, steps] in f32; of example n the first lengths[n] steps are there, all without lengths.
+// One layer, as JSON, for waveforms [N, channels, steps] in f32; `lengths`: they come with the number of steps that are there, i64 [N].
+class HeardBy {
+ public:
+  HeardBy(const std::string& layer, const Shape& shape, bool lengths) {
+    Graph graph;
+    std::vector<NetworkInput> inputs{{"x", {Dtype::f32, Shape{shape[1], shape[2]}}}};
+    if (lengths) inputs.push_back({"n", {Dtype::i64, Shape{}}, FieldRole::length, "x"});
+    const BuiltNetwork built =
+        Network(Json::parse("[" + layer + "]", "test"), "net.json").build(graph, inputs, {.batch = shape[0], .dtype = Dtype::f32});
+    graph.output("y", built.outputs.at(0));
+    plan_ = Plan::compile(graph, {});
+    arena_ = std::make_unique<Storage>(plan_->arena_bytes());
+    std::memset(arena_->data(), 0xff, arena_->bytes());
+    run_ = std::make_unique<PlanRun>(plan_, PlanRun::Memory{.arena = arena_->data()});
+    run_->pack();
+  }
+
+  // The result lasts until the next call.
+  View operator()(const Tensor& x, const Tensor& lengths = {}) {
+    for (size_t i = 0; i < plan_->inputs().size(); ++i)
+      run_->set_input(static_cast<int>(i), plan_->inputs()[i] == "x" ? x.view().data : lengths.view().data);
+    run_->run(nullptr, StepInfo{});
+    return run_->output("y");
+  }
+
+ private:
+  std::shared_ptr<const Plan> plan_;
+  std::unique_ptr<Storage> arena_;
+  std::unique_ptr<PlanRun> run_;
+};
+
+// Of example n the first lengths[n] steps are there, all without lengths.
 inline Tensor heard_by(const std::string& layer, const Tensor& x, const std::vector<int64_t>& lengths = {}) {
-  Graph graph;
-  std::vector<NetworkInput> inputs{{"x", {Dtype::f32, Shape{x.shape()[1], x.shape()[2]}}}};
-  if (!lengths.empty()) inputs.push_back({"n", {Dtype::i64, Shape{}}, FieldRole::length, "x"});
-  const BuiltNetwork built =
-      Network(Json::parse("[" + layer + "]", "test"), "net.json").build(graph, inputs, {.batch = x.shape()[0], .dtype = Dtype::f32});
-  graph.output("y", built.outputs.at(0));
-  const auto plan = Plan::compile(graph, {});
-  Storage arena(plan->arena_bytes());
-  std::memset(arena.data(), 0xff, arena.bytes());
-  PlanRun run(plan, {arena.data(), {}, {}, {}});
-  const Tensor counts = Tensor::from(Shape{x.shape()[0]}, lengths);
-  for (size_t i = 0; i < plan->inputs().size(); ++i)
-    run.set_input(static_cast<int>(i), plan->inputs()[i] == "x" ? x.view().data : counts.view().data);
-  run.pack();
-  run.run(nullptr, StepInfo{});
-  return contiguous_copy(run.output("y"));
+  HeardBy heard(layer, x.shape(), !lengths.empty());
+  return contiguous_copy(heard(x, Tensor::from(Shape{x.shape()[0]}, lengths)));
 }
 
 }  // namespace perigee
