@@ -55,6 +55,13 @@ struct perigee_source {
   perigee::SourcePtr source;
 };
 
+struct perigee_prediction {
+  std::shared_ptr<const perigee::ContextState> context;
+  mutable perigee::Message message;
+  std::shared_ptr<const perigee::Predictions> results;  // with whoever reads its columns
+  std::vector<std::string> warnings;
+};
+
 struct perigee_model {
   std::shared_ptr<const perigee::ContextState> context;
   mutable perigee::Message message;

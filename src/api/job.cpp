@@ -3,6 +3,7 @@
 
 #include "lua/script.h"
 #include "src/api/handles.h"
+#include "src/data/table/columnar/arrow/handed_source.h"
 #include "src/io/yaml.h"
 
 using namespace perigee;
@@ -103,8 +104,9 @@ perigee_status perigee_job_bind(perigee_job* job, const char* name, perigee_sour
     if (is_part(name) && (!data || data->is_null())) data = &description.set("data", Json::object());
     if (is_part(name) && data->is_object() && (!data->find(name) || data->find(name)->is_null())) {
       Json part = Json::object();
-      part.set("type", "host");
-      part.set("name", name);
+      const bool table = dynamic_cast<const HandedSource*>(source->source.get()) != nullptr;
+      part.set("type", table ? "table" : "host");
+      part.set(table ? "host" : "name", name);
       data->set(name, std::move(part));
       job->job = Job(std::move(description), job->job->where(), job->job->folder());
     }

@@ -200,6 +200,22 @@ PERIGEE_API perigee_status perigee_source_create(perigee_context* context, const
 /* No examples of its own: it only says what they look like. For trainers that are fed by perigee_trainer_feed. */
 PERIGEE_API perigee_status perigee_source_declare(perigee_context* context, const perigee_field* fields, int32_t field_count,
                                                   perigee_source** out) PERIGEE_NOEXCEPT;
+/* A table whose columns another library of the program has in memory (pyarrow, polars, DuckDB, ...), by Arrow's C stream interface; the structs are
+ * in perigee_arrow.h. The stream is taken over, and released once, whatever the status; *stream counts as released afterwards. Its batches stay
+ * where they are until all handles that use the source are freed; they are released by any thread. `name` begins messages; null: "table".
+ *
+ * Bound to a job, it is what {"type": "table", "host": name} prepares by steps, with columns of all types of tables; a part of the job that is not
+ * described becomes that. {"type": "host", "name": name} reads its columns in place instead, each a field of its name: floats, integers,
+ * booleans, fixed-size lists of them, texts of a dictionary as classes. Floats, int32, int64 and uint8 are then never copied as a whole; other integers
+ * and booleans are, once. */
+struct ArrowArrayStream;
+struct ArrowArray;
+struct ArrowSchema;
+PERIGEE_API perigee_status perigee_source_from_arrow(perigee_context* context, const char* name, struct ArrowArrayStream* stream,
+                                                     perigee_source** out) PERIGEE_NOEXCEPT;
+/* The same of one batch, by the C data interface: both structs are taken over. */
+PERIGEE_API perigee_status perigee_source_from_arrow_array(perigee_context* context, const char* name, struct ArrowSchema* schema,
+                                                           struct ArrowArray* array, perigee_source** out) PERIGEE_NOEXCEPT;
 PERIGEE_API void perigee_source_free(perigee_source* source) PERIGEE_NOEXCEPT;
 
 /* Makes `source` what {"type": "host", "name": name} means in the job's data, wherever it stands (also inside a "map" with its
@@ -428,6 +444,10 @@ PERIGEE_API perigee_status perigee_model_predict_file(perigee_model* model, cons
 /* A file's content. */
 PERIGEE_API perigee_status perigee_model_predict_records(perigee_model* model, const void* bytes, size_t byte_count,
                                                          const perigee_predict_options* options, perigee_prediction** out) PERIGEE_NOEXCEPT;
+/* A table of the program: its columns are found by name, as those of a file; to a model that is not of a table they are its inputs, and are read in
+ * place. The stream is taken over, as by perigee_source_from_arrow. */
+PERIGEE_API perigee_status perigee_model_predict_arrow(perigee_model* model, struct ArrowArrayStream* stream,
+                                                       const perigee_predict_options* options, perigee_prediction** out) PERIGEE_NOEXCEPT;
 PERIGEE_API void perigee_prediction_free(perigee_prediction* prediction) PERIGEE_NOEXCEPT;
 PERIGEE_API const char* perigee_prediction_message(const perigee_prediction* prediction) PERIGEE_NOEXCEPT;
 
@@ -460,6 +480,10 @@ PERIGEE_API int64_t perigee_prediction_labels(const perigee_prediction* predicti
                                               const int64_t** labels) PERIGEE_NOEXCEPT;
 /* A list of what `perigee predict --json` prints: {"index": 0, "class": 2, "label": "emu", "probabilities": [...]}. */
 PERIGEE_API perigee_status perigee_prediction_json(perigee_prediction* prediction, char** json) PERIGEE_NOEXCEPT;
+/* The prediction as a table that pyarrow, polars, DuckDB and others read where it lies, also after the prediction is freed: "row", and for each output
+ * a column of its name (a number, or fixed-size lists of its shape) and, of a classifier, NAME_class: the most probable class, by its name where it
+ * has one (a dictionary), else its number. The caller releases *out, which is all zero where this fails. */
+PERIGEE_API perigee_status perigee_prediction_arrow(perigee_prediction* prediction, struct ArrowArrayStream* out) PERIGEE_NOEXCEPT;
 /* Remarks on the records, a line each: categories that the training data had not, and rows that were left out. */
 PERIGEE_API int32_t perigee_prediction_warning_count(const perigee_prediction* prediction) PERIGEE_NOEXCEPT;
 /* Null where there is no such warning. Lives as long as the prediction. */

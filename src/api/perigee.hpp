@@ -190,6 +190,14 @@ class job {
     const source::handle made = data.make()(context_);
     check(perigee_job_bind(get(), name.c_str(), made.get()));
   }
+  // Sets the table that {"type": "table", "host": name} means in the job: one of another library of the program, by Arrow's C stream interface
+  // (perigee_arrow.h). The stream is taken over.
+  void bind_table(const std::string& name, ArrowArrayStream* stream) {
+    perigee_source* made = nullptr;
+    context_.check(perigee_source_from_arrow(context_.get(), name.c_str(), stream, &made));
+    const source::handle owned(made);
+    check(perigee_job_bind(get(), name.c_str(), made));
+  }
   std::string json() const {
     char* text = nullptr;
     check(perigee_job_json(get(), &text));
@@ -321,6 +329,19 @@ class model {
       return perigee_model_predict_records(get(), content.data(), content.size(), &options, made);
     });
   }
+  // A table of another library, by Arrow's C stream interface (perigee_arrow.h); it is taken over.
+  prediction predict_arrow(ArrowArrayStream* rows, const predict_options& given = {}) const {
+    return predicted(given, [&](const perigee_predict_options& options, perigee_prediction** made) {
+      return perigee_model_predict_arrow(get(), rows, &options, made);
+    });
+  }
+  // And the prediction as a table, which the caller releases: perigee_prediction_arrow says what is in it.
+  void predict_arrow(ArrowArrayStream* rows, ArrowArrayStream* out, const predict_options& given = {}) const {
+    const auto made = made_by(given, [&](const perigee_predict_options& options, perigee_prediction** prediction) {
+      return perigee_model_predict_arrow(get(), rows, &options, prediction);
+    });
+    detail::check(perigee_prediction_arrow(made.get(), out), perigee_prediction_message(made.get()));
+  }
   prediction predict_record(const options& columns, predict_options given = {}) const {
     given.format = PERIGEE_RECORDS_JSON;
     return predict_records(value(columns).text(), given);
@@ -351,7 +372,7 @@ class model {
   friend class trainer;
   model(context in, perigee_model* made) : context_(std::move(in)), handle_(made) {}
   template <class Predict>
-  prediction predicted(const predict_options& given, Predict predict) const {
+  detail::handle<perigee_prediction, perigee_prediction_free> made_by(const predict_options& given, Predict predict) const {
     std::vector<const char*> layers;
     for (const std::string& layer : given.layers) layers.push_back(layer.c_str());
     perigee_predict_options options{};
@@ -363,7 +384,11 @@ class model {
     options.beams = given.beams;
     perigee_prediction* made = nullptr;
     check(predict(options, &made));
-    return prediction(made);
+    return detail::handle<perigee_prediction, perigee_prediction_free>(made);
+  }
+  template <class Predict>
+  prediction predicted(const predict_options& given, Predict predict) const {
+    return prediction(made_by(given, predict).release());
   }
   template <class Get>
   tensor_info info(int32_t index, Get get_info) const {

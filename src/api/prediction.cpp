@@ -2,16 +2,10 @@
 #include "src/model/prediction.h"
 
 #include "src/api/handles.h"
+#include "src/data/table/columnar/arrow/c_table.h"
 #include "src/data/table_source.h"
 
 using namespace perigee;
-
-struct perigee_prediction {
-  std::shared_ptr<const ContextState> context;
-  mutable Message message;
-  Predictions results;
-  std::vector<std::string> warnings;
-};
 
 namespace {
 
@@ -70,15 +64,15 @@ perigee_status predict(perigee_model* model, const char* function, const perigee
     const std::lock_guard lock(model->turns());
     const Records records = open(reader_of(*model), wanted);
     const auto in_use = model->in_use();
-    handle->results = predictor_of(*model, wanted.options).all(records);
-    handle->warnings = remark_lines(handle->results.remarks);
+    handle->results = std::make_shared<const Predictions>(predictor_of(*model, wanted.options).all(records));
+    handle->warnings = remark_lines(handle->results->remarks);
     *out = handle.release();
   });
 }
 
 const PredictedOutput* output_at(const perigee_prediction* prediction, int32_t index) {
-  if (!prediction || index < 0 || static_cast<size_t>(index) >= prediction->results.outputs.size()) return nullptr;
-  return &prediction->results.outputs[static_cast<size_t>(index)];
+  if (!prediction || index < 0 || static_cast<size_t>(index) >= prediction->results->outputs.size()) return nullptr;
+  return &prediction->results->outputs[static_cast<size_t>(index)];
 }
 
 }  // namespace
@@ -103,6 +97,15 @@ perigee_status perigee_model_predict_records(perigee_model* model, const void* b
   });
 }
 
+perigee_status perigee_model_predict_arrow(perigee_model* model, struct ArrowArrayStream* stream, const perigee_predict_options* options,
+                                           perigee_prediction** out) noexcept {
+  tables::arrow::Owned<ArrowArrayStream> taken(stream);  // whatever goes wrong
+  return predict(model, "perigee_model_predict_arrow", options, out, [&](const RecordReader& reader, const Wanted& wanted) {
+    auto table = std::make_shared<const tables::arrow::HandedTable>(stream ? taken.get() : nullptr, wanted.name);
+    return reader.open_table(std::move(table), wanted.name);
+  });
+}
+
 void perigee_prediction_free(perigee_prediction* prediction) noexcept { const std::unique_ptr<perigee_prediction> owned(prediction); }
 
 const char* perigee_prediction_message(const perigee_prediction* prediction) noexcept {
@@ -110,16 +113,16 @@ const char* perigee_prediction_message(const perigee_prediction* prediction) noe
 }
 
 int64_t perigee_prediction_examples(const perigee_prediction* prediction) noexcept {
-  return prediction ? prediction->results.examples() : 0;
+  return prediction ? prediction->results->examples() : 0;
 }
 
 int64_t perigee_prediction_row(const perigee_prediction* prediction, int64_t example) noexcept {
-  if (!prediction || example < 0 || example >= prediction->results.examples()) return -1;
-  return prediction->results.rows[static_cast<size_t>(example)];
+  if (!prediction || example < 0 || example >= prediction->results->examples()) return -1;
+  return prediction->results->rows[static_cast<size_t>(example)];
 }
 
 int32_t perigee_prediction_output_count(const perigee_prediction* prediction) noexcept {
-  return prediction ? static_cast<int32_t>(prediction->results.outputs.size()) : 0;
+  return prediction ? static_cast<int32_t>(prediction->results->outputs.size()) : 0;
 }
 
 perigee_status perigee_prediction_output(perigee_prediction* prediction, int32_t index, perigee_prediction_output_info* info) noexcept {
@@ -128,7 +131,7 @@ perigee_status perigee_prediction_output(perigee_prediction* prediction, int32_t
     const PredictedOutput* output = output_at(prediction, index);
     if (!info || !output)
       misuse("perigee_prediction_output", "no such output", std::to_string(index),
-             "0 to " + std::to_string(prediction->results.outputs.size() - 1));
+             "0 to " + std::to_string(prediction->results->outputs.size() - 1));
     perigee_prediction_output_info found{};
     found.name = output->name.c_str();
     found.dtype = static_cast<perigee_dtype>(static_cast<int>(output->type.dtype) + PERIGEE_F32);
@@ -137,7 +140,7 @@ perigee_status perigee_prediction_output(perigee_prediction* prediction, int32_t
     found.bytes = static_cast<size_t>(output->type.shape.elements()) * dtype_bytes(output->type.dtype);
     found.classes = output->classes;
     found.layer = output->layer;
-    found.data = prediction->results.values[static_cast<size_t>(index)].view().data;
+    found.data = prediction->results->values[static_cast<size_t>(index)].view().data;
     write_struct(found, info, "perigee_prediction_output");
   });
 }
@@ -150,8 +153,8 @@ const char* perigee_prediction_class_name(const perigee_prediction* prediction, 
 
 int64_t perigee_prediction_labels(const perigee_prediction* prediction, int64_t example, const int64_t** labels) noexcept {
   if (labels) *labels = nullptr;
-  if (!prediction || example < 0 || static_cast<size_t>(example) >= prediction->results.sequences.size()) return -1;
-  const std::vector<int64_t>& found = prediction->results.sequences[static_cast<size_t>(example)].at(0).labels;
+  if (!prediction || example < 0 || static_cast<size_t>(example) >= prediction->results->sequences.size()) return -1;
+  const std::vector<int64_t>& found = prediction->results->sequences[static_cast<size_t>(example)].at(0).labels;
   if (labels) *labels = found.data();
   return static_cast<int64_t>(found.size());
 }
@@ -161,7 +164,7 @@ perigee_status perigee_prediction_json(perigee_prediction* prediction, char** js
   if (!prediction) return PERIGEE_USAGE;
   return guard(*prediction->context, prediction->message, [&] {
     require(json != nullptr, "perigee_prediction_json", "json must not be null");
-    *json = copy_text(prediction->results.json().dump());
+    *json = copy_text(prediction->results->json().dump());
   });
 }
 

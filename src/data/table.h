@@ -12,6 +12,12 @@
 
 namespace perigee {
 
+// A column of numbers alone, one for each row; NaN: the value is missing.
+struct TableNumbers {
+  std::vector<double> values;
+  bool whole = false;  // it has integers, which are written as such
+};
+
 struct Table {
   std::string where;               // begins error messages: "iris.csv"
   std::vector<std::string> names;  // of the columns; c0, c1, ... where the data do not name them
@@ -22,8 +28,16 @@ struct Table {
   std::vector<int64_t> lines;           // of each row's beginning, from 1; for records their numbers
   bool of_records = false;              // JSON, not lines of text
   std::shared_ptr<const void> owner;
+  // Columns that steps have left as numbers need no texts: they are here, by column (null: it has cells), and `cells` has the other ones.
+  std::vector<std::shared_ptr<const TableNumbers>> numbers;
+  std::vector<int64_t> places;  // then: which of the columns in `cells` a column is, and, last, how many these are
 
-  std::string_view cell(int64_t row, int64_t column) const { return cells[static_cast<size_t>(row * columns + column)]; }
+  const TableNumbers* numbers_of(int64_t column) const { return numbers.empty() ? nullptr : numbers[static_cast<size_t>(column)].get(); }
+  // For a column that has cells.
+  std::string_view cell(int64_t row, int64_t column) const {
+    if (numbers.empty()) return cells[static_cast<size_t>(row * columns + column)];
+    return cells[static_cast<size_t>(row * places.back() + places[static_cast<size_t>(column)])];
+  }
   std::string place(int64_t row) const;           // "iris.csv:7", "records: record 7"
   int64_t find(std::string_view name) const;      // -1: there is no such column
   std::string names_text(size_t most = 8) const;  // "'age', 'city'": for errors

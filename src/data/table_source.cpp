@@ -1,6 +1,7 @@
 #include "src/data/table_source.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 
@@ -44,8 +45,9 @@ std::string quoted_list(const std::vector<std::string>& names) {
 class TableReader {
  public:
   TableReader(const Config& config, const Table& table, TableUse use) : config_(config), table_(table), use_(use) {
-    missing_markers_ = config.has("missing_values") ? config.string_list("missing_values")
-                                                    : std::vector<std::string>{"", "NA", "N/A", "NaN", "nan", "null", "?"};
+    own_markers_ = config.has("missing_values");
+    missing_markers_ =
+        own_markers_ ? config.string_list("missing_values") : std::vector<std::string>{"", "NA", "N/A", "NaN", "nan", "null", "?"};
     policy_ = config.choice("missing", "error", {"error", "mean", "skip"});
     const bool fitted = config.has("fitted");
     if (fitted) take_fitted(config.element(*config.raw("fitted"), "fitted"));
@@ -231,12 +233,34 @@ class TableReader {
   bool is_missing(std::string_view cell) const {
     return cell.data() == nullptr || std::find(missing_markers_.begin(), missing_markers_.end(), cell) != missing_markers_.end();
   }
+  bool is_missing(int64_t row, int64_t column) const {
+    const TableNumbers* numbers = table_.numbers_of(column);
+    if (numbers == nullptr) return is_missing(table_.cell(row, column));
+    if (std::isnan(numbers->values[static_cast<size_t>(row)])) return true;
+    return own_markers_ && is_missing(text_of_number(*numbers, row));
+  }
+
+  static std::string text_of_number(const TableNumbers& numbers, int64_t row) {
+    const double value = numbers.values[static_cast<size_t>(row)] + 0.0;  // -0 is 0
+    if (std::isnan(value)) return "";
+    char digits[40];
+    const auto end = numbers.whole ? std::to_chars(digits, digits + sizeof digits, static_cast<int64_t>(value))
+                                   : std::to_chars(digits, digits + sizeof digits, value);
+    return {digits, end.ptr};
+  }
+  // The cell, or the number as a text, which `kept` holds.
+  std::string_view text_at(int64_t row, int64_t column, std::string& kept) const {
+    const TableNumbers* numbers = table_.numbers_of(column);
+    if (numbers == nullptr) return table_.cell(row, column);
+    return kept = text_of_number(*numbers, row);
+  }
 
   void check_record(int64_t row) const {
     std::vector<std::string> lacking;
     for (const TableSourceMeaning& feature : features_)
-      if (is_no_cell(table_.cell(row, feature.column))) lacking.push_back(feature.name);
-    if (target_.column >= 0 && is_no_cell(table_.cell(row, target_.column))) lacking.push_back(target_.name);
+      if (table_.numbers_of(feature.column) == nullptr && is_no_cell(table_.cell(row, feature.column))) lacking.push_back(feature.name);
+    if (target_.column >= 0 && table_.numbers_of(target_.column) == nullptr && is_no_cell(table_.cell(row, target_.column)))
+      lacking.push_back(target_.name);
     if (lacking.empty()) return;
     throw Error(
         ErrorKind::data,
@@ -249,14 +273,15 @@ class TableReader {
       if (table_.of_records) check_record(r);
       int64_t missing = -1;
       for (const TableSourceMeaning& feature : features_)
-        if (missing < 0 && policy_ != "mean" && is_missing(table_.cell(r, feature.column))) missing = feature.column;
-      const bool no_target = target_.column >= 0 && is_missing(table_.cell(r, target_.column));
+        if (missing < 0 && policy_ != "mean" && is_missing(r, feature.column)) missing = feature.column;
+      const bool no_target = target_.column >= 0 && is_missing(r, target_.column);
       if (no_target) missing = target_.column, ++without_target_;
-      if (weight_.column >= 0 && is_missing(table_.cell(r, weight_.column))) missing = weight_.column;
+      if (weight_.column >= 0 && is_missing(r, weight_.column)) missing = weight_.column;
+      std::string kept;
       if (missing >= 0 && policy_ == "error")
         throw Error(ErrorKind::data, {.where = at(r, missing),
                                       .what = "the value is missing",
-                                      .got = "'" + std::string(table_.cell(r, missing)) + "'",
+                                      .got = "'" + std::string(text_at(r, missing, kept)) + "'",
                                       .hint = "missing = \"mean\" fills such values in, missing = \"skip\" leaves their rows out"});
       if (missing < 0) rows_.push_back(r);
     }
@@ -268,6 +293,7 @@ class TableReader {
   // Numbers if every cell is one. Words are sorted, numbers that serve as categories by value.
   void infer(TableSourceMeaning& meaning, bool is_target) const {
     if (std::find(dates_.begin(), dates_.end(), meaning.column) != dates_.end()) return infer_dates(meaning);
+    if (const TableNumbers* numbers = table_.numbers_of(meaning.column)) return infer_numbers(meaning, *numbers, is_target);
     double sum = 0, value = 0;
     int64_t count = 0, words = 0, first_word = -1;
     bool whole = true;
@@ -293,12 +319,7 @@ class TableReader {
     if (!told && words > 0 && count >= kNumbersToAWord * words) warn_of_words(meaning, first_word, words, words + count);
     meaning.mean = count > 0 ? sum / static_cast<double>(count) : 0;
     if (!meaning.category) return;
-    if (different.size() > kMaxCategories)
-      throw Error(
-          ErrorKind::data,
-          {.where = table_.where,
-           .what = "column '" + meaning.name + "' has more than " + std::to_string(kMaxCategories) + " different values",
-           .hint = are_dates(meaning) ? date_hint(meaning.name) : "leave it out with 'drop', or see why it is not a number in every row"});
+    if (different.size() > kMaxCategories) too_many_categories(meaning);
     if (!told && !is_target) warn_of_many_words(meaning, different.size());
     std::vector<std::pair<double, std::string>> sorted;
     for (const auto& [word, number] : different) sorted.emplace_back(numbers ? number : 0, word);
@@ -306,7 +327,38 @@ class TableReader {
     for (auto& [number, word] : sorted) meaning.categories.push_back(std::move(word));
   }
 
+  // The same of numbers that were never texts.
+  void infer_numbers(TableSourceMeaning& meaning, const TableNumbers& numbers, bool is_target) const {
+    const bool told = std::find(categorical_.begin(), categorical_.end(), meaning.column) != categorical_.end();
+    double sum = 0;
+    int64_t count = 0;
+    bool whole = true;
+    std::map<double, std::string> different;
+    for (const int64_t r : rows_) {
+      if (is_missing(r, meaning.column)) continue;
+      const double value = numbers.values[static_cast<size_t>(r)];
+      sum += value, ++count, whole &= std::trunc(value) == value;
+      if ((is_target || told) && different.size() <= kMaxCategories && !different.contains(value))
+        different.emplace(value, text_of_number(numbers, r));
+    }
+    meaning.mean = count > 0 ? sum / static_cast<double>(count) : 0;
+    const bool few = whole && different.size() <= kFewTableSourceIntegers;
+    meaning.category = is_target ? task_ == "classify" || (task_ == "auto" && few) : told;
+    if (!meaning.category) return;
+    if (different.size() > kMaxCategories) too_many_categories(meaning);
+    for (auto& [value, text] : different) meaning.categories.push_back(std::move(text));
+  }
+
+  [[noreturn]] void too_many_categories(const TableSourceMeaning& meaning) const {
+    throw Error(
+        ErrorKind::data,
+        {.where = table_.where,
+         .what = "column '" + meaning.name + "' has more than " + std::to_string(kMaxCategories) + " different values",
+         .hint = are_dates(meaning) ? date_hint(meaning.name) : "leave it out with 'drop', or see why it is not a number in every row"});
+  }
+
   bool are_dates(const TableSourceMeaning& meaning) const {
+    if (table_.numbers_of(meaning.column) != nullptr) return false;
     tables::DateFormats formats;
     return std::all_of(rows_.begin(), rows_.end(), [&](int64_t r) {
       const std::string_view cell = table_.cell(r, meaning.column);
@@ -352,9 +404,10 @@ class TableReader {
   }
 
   [[noreturn]] void no_date(int64_t row, const TableSourceMeaning& meaning, std::string expected) const {
+    std::string kept;
     throw Error(ErrorKind::data, {.where = at(row, meaning.column),
                                   .what = "this is no date",
-                                  .got = "'" + std::string(table_.cell(row, meaning.column)).substr(0, 40) + "'",
+                                  .got = "'" + std::string(text_at(row, meaning.column, kept)).substr(0, 40) + "'",
                                   .expected = std::move(expected)});
   }
 
@@ -428,7 +481,11 @@ class TableReader {
   }
 
   double number_at(const TableSourceMeaning& meaning, int64_t row) const {
-    const std::string_view cell = table_.cell(row, meaning.column);
+    const TableNumbers* numbers = table_.numbers_of(meaning.column);
+    if (numbers != nullptr && !meaning.date)
+      return is_missing(row, meaning.column) ? meaning.mean : numbers->values[static_cast<size_t>(row)];
+    std::string kept;
+    const std::string_view cell = text_at(row, meaning.column, kept);
     double value = 0;
     if (is_missing(cell)) return meaning.mean;
     if (meaning.date) {
@@ -452,7 +509,8 @@ class TableReader {
       *out = static_cast<float>(number_at(meaning, row));
       return;
     }
-    const std::string_view cell = table_.cell(row, meaning.column);
+    std::string kept;
+    const std::string_view cell = text_at(row, meaning.column, kept);
     const int64_t category = category_of(meaning, cell);
     if (category >= 0) out[category] = 1;
     else if (!is_missing(cell) && ++unknown_[feature].count == 1) unknown_[feature].example = std::string(cell.substr(0, 40));
@@ -477,9 +535,10 @@ class TableReader {
     }
     array.class_names = target_.categories;
     array.values = Tensor(Dtype::i64, {rows});
+    std::string kept;
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t row = rows_[static_cast<size_t>(i)];
-      const std::string_view word = table_.cell(row, target_.column);
+      const std::string_view word = text_at(row, target_.column, kept);
       const int64_t category = category_of(target_, word);
       if (category < 0)
         throw Error(ErrorKind::data, {.where = at(row, target_.column),
@@ -506,6 +565,7 @@ class TableReader {
   const Table& table_;
   const TableUse use_;
   std::vector<std::string> missing_markers_;
+  bool own_markers_ = false;  // and not the usual ones, of which no number is one
   std::string policy_, task_ = "auto";
   std::vector<TableSourceMeaning> features_;
   TableSourceMeaning target_, weight_;

@@ -7,7 +7,9 @@
 #include "src/data/records/record_set.h"
 #include "src/data/sound/sound_source.h"
 #include "src/data/sources/picture_options.h"
+#include "src/data/table/columnar/arrow/handed_source.h"
 #include "src/data/table/prepared.h"
+#include "src/data/table/table_file.h"
 #include "src/data/table_source.h"
 #include "src/data/text_source.h"
 #include "src/data/transform.h"
@@ -467,6 +469,23 @@ Records RecordReader::open(std::span<const std::byte> bytes, RecordFormat format
 
 Records RecordReader::open(const Json& given, const std::string& name) const {
   Records records = from_json(given, name);
+  check_fields(*records.source, name);
+  records.units = units_;
+  return records;
+}
+
+Records RecordReader::open_table(const std::shared_ptr<const tables::arrow::HandedTable>& table, const std::string& name) const {
+  Records records;
+  const std::string type = leaf_type();
+  if (type == "table") {
+    records.source = open_leaf(table_leaf(name), Purpose::predict, name,
+                               [&](const Config& leaf) { return tables::prepared_table(leaf, table, name, TableUse::records); });
+  } else if (is_table()) {
+    records = from_table(tables::text_table(tables::TableFile(name, {}, table).all(), name));
+  } else {
+    records.source =
+        open_leaf(Json(Json::Object{{"type", "arrays"}}), Purpose::predict, name, [&](const Config&) { return fields_in_place(table); });
+  }
   check_fields(*records.source, name);
   records.units = units_;
   return records;

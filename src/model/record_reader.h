@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,10 @@
 #include "src/tensor/tensor.h"
 
 namespace perigee {
+
+namespace tables::arrow {
+class HandedTable;
+}
 
 enum class RecordFormat { automatic, csv, json, image, sound, text, npy, npz };
 
@@ -52,6 +57,8 @@ class RecordReader {
   Records open(std::span<const std::byte> bytes, RecordFormat format, const std::string& name) const;
   // An object of columns by name, a list of objects, or an object of lists; to a model that is not of a table the keys are its inputs.
   Records open(const Json& records, const std::string& name) const;
+  // A table of the program; to a model that is not of a table its columns are the inputs.
+  Records open_table(const std::shared_ptr<const tables::arrow::HandedTable>& table, const std::string& name) const;
 
   // --- To judge: with targets.
 

@@ -240,13 +240,15 @@ ENGINES = {
     "cloud_test.py": (["boto3"], None),
     "submit_test.py": (["kubernetes-validate==1.37.0", "kubeflow-trainer-api==2.3.0", "cfn-lint", "pyyaml"], None),
     "recipes_test.py": (["ray==2.60.0", "distributed"], None),
+    "arrow_test.py": (["pyarrow", "polars", "duckdb"], None),
     "spark_test.py": (["pyspark==4.3.0", "pyarrow", "pandas<3", "numpy"], ("java", "default-jre-headless")),
     "spark_jar_test.py": (["numpy"], ("javac", "default-jdk-headless")),
 }
 
 
 def engines(part, _):
-    """Spark, Ray, Dask and etcd, the real ones, and the schemas of Kubernetes and CloudFormation; in virtual environments in build/engines."""
+    """Spark, Ray, Dask and etcd, the real ones, pyarrow, polars and DuckDB, and the schemas of Kubernetes and CloudFormation; in virtual environments
+    in build/engines."""
     status, output = run(["ninja", "-C", BUILD, "tests/cluster/lease_tool", "repl/perigee"])
     if status:
         return part.fail("build", output)
@@ -267,8 +269,9 @@ def engines(part, _):
                 part.skip(f"{name}: pip cannot install {' '.join(packages)}: {output.strip().splitlines()[-1] if output.strip() else status}")
                 continue
             installed.write_text(" ".join(packages))
-        status, output = run([folder / "bin" / "python", ROOT / "tests" / "cluster" / "engines" / name], timeout=10 * MINUTES,
-                             env={"PERIGEE_PROGRAM": program()})
+        test = next((ROOT / "tests").rglob(name))
+        status, output = run([folder / "bin" / "python", test], timeout=10 * MINUTES,
+                             env={"PERIGEE_PROGRAM": program(), "PERIGEE_LIBRARY": BUILD / "repl" / "libperigee.so"})
         points = re.findall(r"^(ok|not ok) ([^\n]*)", output, re.M)
         part.add(passed=sum(word == "ok" and "# SKIP" not in rest for word, rest in points))
         for word, rest in points:

@@ -2,6 +2,8 @@
 
 #include <mutex>
 
+#include "src/data/table/columnar/arrow/handed_source.h"
+
 namespace perigee {
 namespace {
 
@@ -25,7 +27,14 @@ std::function<SourcePtr()> host_registered(const std::string& name, std::vector<
 thread_local const std::map<std::string, SourcePtr>* in_scope = nullptr;
 
 SourcePtr open_host(const Config& config, const std::string&) {
-  const std::string name = config.string("name");
+  const SourcePtr found = host_source(config.string("name"), config.where());
+  const auto* handed = dynamic_cast<const HandedSource*>(found.get());
+  return handed != nullptr ? fields_in_place(handed->table()) : found;
+}
+
+}  // namespace
+
+SourcePtr host_source(const std::string& name, const std::string& where) {
   std::vector<std::string> known;
   if (in_scope)
     for (const auto& [key, source] : *in_scope) known.push_back(key);
@@ -34,12 +43,10 @@ SourcePtr open_host(const Config& config, const std::string&) {
   if (const auto open = host_registered(name, &known)) return open();
   const std::string hint = nearest_hint(name, known);
   throw Error(ErrorKind::data,
-              {.where = config.where(),
+              {.where = where,
                .what = "the data '" + name + "' live in the program that embeds Perigee, which has not given them",
                .hint = hint.empty() ? "bind them to the job (perigee_job_bind), or name a source that is in files" : hint});
 }
-
-}  // namespace
 
 void register_host_source(const std::string& name, std::function<SourcePtr()> open) {
   const std::lock_guard lock(registry_mutex);

@@ -21,6 +21,9 @@ class HostScope {
   const std::map<std::string, SourcePtr>* outer_;
 };
 
+// The source that {"type": "host", "name": name} opens. Error(data) at `where` when the program has given nothing of that name.
+SourcePtr host_source(const std::string& name, const std::string& where);
+
 // For all threads, when no scope has the name: opened anew for each job. Error(usage) when the name is taken. None is ever removed.
 void register_host_source(const std::string& name, std::function<SourcePtr()> open);
 

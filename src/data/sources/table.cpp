@@ -9,7 +9,8 @@ SourcePtr open_table_source(const Config& config, const std::string& folder) { r
 
 constexpr const char* kTablePositional[] = {"file"};
 constexpr Option kTableOptions[] = {
-    {"file", "file", nullptr, "CSV or JSON Lines, also .gz, .xz and .zst; Parquet, Arrow, ...; odbc:DSN=shop#orders"},
+    {"file", "file", "none", "CSV or JSON Lines, also .gz, .xz and .zst; Parquet, Arrow, ...; odbc:DSN=shop#orders"},
+    {"host", "string", "none", "instead of a file: a table that the program which embeds Perigee has handed over, by name"},
     {"schema", "file or table", "found out", "the columns, as `perigee data schema` prints them"},
     {"steps", "list", "[]", "what is done to the table: {{derive = {bmi = \"kg / m ^ 2\"}}, {impute = \"*\"}, ...}"},
     {"target", "column", "the last column", "what is foretold, after the steps: a name or number; false: none"},

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "src/core/error.h"
+#include "src/data/sources/host.h"
+#include "src/data/table/columnar/arrow/handed_source.h"
 #include "src/data/table/columnar/odbc/odbc_file.h"
 #include "src/data/table/sequence_source.h"
 #include "src/data/table/steps.h"
@@ -77,29 +81,23 @@ std::string target_of(const Config& config, TableUse use) {
   return name != nullptr && name->is_string() ? name->as_string() : "";
 }
 
-// Cells as texts, as a table has them before its columns become numbers.
-Table table_of(const Frame& frame, const std::string& where) {
-  auto text = std::make_shared<std::string>();
-  std::vector<size_t> ends;
-  ends.reserve(static_cast<size_t>(frame.rows) * frame.columns.size());
-  for (int64_t r = 0; r < frame.rows; ++r)
-    for (size_t c = 0; c < frame.columns.size(); ++c) {
-      append_cell(frame.columns[c], frame.schema.columns[c], r, *text);
-      ends.push_back(text->size());
-    }
-  // Rows of the file and not lines: steps know no lines.
-  Table table{.where = where,
-              .names = frame.schema.names(),
-              .named = true,
-              .columns = static_cast<int64_t>(frame.columns.size()),
-              .rows = frame.rows,
-              .of_records = true};
-  size_t begin = 0;
-  table.cells.reserve(ends.size());
-  for (const size_t end : ends) table.cells.push_back(std::string_view(*text).substr(begin, end - begin)), begin = end;
-  table.lines = frame.numbers;
-  table.owner = std::move(text);
-  return table;
+// The column as numbers, which it gives away; null where a text would say more: an integer that no double has, an infinite number.
+std::shared_ptr<const TableNumbers> numbers_of(Column& column) {
+  constexpr int64_t kExact = int64_t{1} << 53;
+  TableNumbers numbers{.whole = column.type == Type::integer};
+  if (column.type == Type::real) {
+    if (std::any_of(column.real.begin(), column.real.end(), [](double value) { return std::isinf(value); })) return nullptr;
+    numbers.values = std::move(column.real);
+  } else if (column.type == Type::integer) {
+    if (std::any_of(column.whole.begin(), column.whole.end(), [](int64_t value) { return value > kExact || value < -kExact; }))
+      return nullptr;
+    numbers.values.assign(column.whole.begin(), column.whole.end());
+  } else {
+    return nullptr;
+  }
+  for (size_t r = 0; r < column.missing.size(); ++r)
+    if (column.missing[r] != 0) numbers.values[r] = std::numeric_limits<double>::quiet_NaN();
+  return std::make_shared<const TableNumbers>(std::move(numbers));
 }
 
 SourcePtr prepared(const Config& config, const std::string& folder, Frame frame, const TableFile* file, const std::string& name,
@@ -127,7 +125,7 @@ SourcePtr prepared(const Config& config, const std::string& folder, Frame frame,
     config.fail(config.has("targets") ? "targets" : "target_steps", "is of sequences, and the steps make none", "",
                 "a step 'sequence' or 'slide'");
   const SourcePtr source =
-      frame.sequences.empty() ? table_source(options, table_of(frame, name), use) : sequence_source(options, frame, name, use);
+      frame.sequences.empty() ? table_source(options, text_table(std::move(frame), name), use) : sequence_source(options, frame, name, use);
   if (fitted != nullptr) return std::make_shared<PreparedSource>(source, *fitted);
   Json all = source->traits().fitted;
   all.set("type", "table");
@@ -136,14 +134,70 @@ SourcePtr prepared(const Config& config, const std::string& folder, Frame frame,
   return std::make_shared<PreparedSource>(source, std::move(all));
 }
 
+// A table that the program has handed over.
+SourcePtr prepared_host(const Config& config, const std::string& folder) {
+  const std::string name = config.string("host");
+  for (const char* key : {"file", "delimiter", "encoding", "header"})
+    if (config.has(key)) config.fail(key, "is of a file, and 'host' names a table of the program", "", "one of both");
+  const SourcePtr found = host_source(name, config.where());
+  const auto* handed = dynamic_cast<const HandedSource*>(found.get());
+  if (handed == nullptr)
+    config.fail("host", "names data of the program that are no table", "'" + name + "'", "one from perigee_source_from_arrow",
+                R"(its fields are read by {"type": "host", "name": ")" + name + "\"}");
+  const std::string where = "table '" + name + "'";
+  TableFile file(where, reading(config, folder, ""), handed->table());
+  Frame frame = file.all(uint64_t{1} << 35);
+  return prepared(config, folder, std::move(frame), &file, where, TableUse::examples, true);
+}
+
 }  // namespace
 
+Table text_table(Frame frame, const std::string& where) {
+  // Rows of the file and not lines: steps know no lines.
+  Table table{.where = where,
+              .names = frame.schema.names(),
+              .named = true,
+              .columns = static_cast<int64_t>(frame.columns.size()),
+              .rows = frame.rows,
+              .of_records = true};
+  table.lines = std::move(frame.numbers);
+  std::vector<size_t> with_cells;
+  for (size_t c = 0; c < frame.columns.size(); ++c) {
+    table.numbers.push_back(numbers_of(frame.columns[c]));
+    table.places.push_back(static_cast<int64_t>(with_cells.size()));
+    if (table.numbers.back() == nullptr) with_cells.push_back(c);
+  }
+  table.places.push_back(static_cast<int64_t>(with_cells.size()));
+  auto text = std::make_shared<std::string>();
+  std::vector<size_t> ends;
+  ends.reserve(static_cast<size_t>(frame.rows) * with_cells.size());
+  for (int64_t r = 0; r < frame.rows; ++r)
+    for (const size_t c : with_cells) {
+      append_cell(frame.columns[c], frame.schema.columns[c], r, *text);
+      ends.push_back(text->size());
+    }
+  size_t begin = 0;
+  table.cells.reserve(ends.size());
+  for (const size_t end : ends) table.cells.push_back(std::string_view(*text).substr(begin, end - begin)), begin = end;
+  table.owner = std::move(text);
+  return table;
+}
+
 SourcePtr prepared_file(const Config& config, const std::string& folder) {
+  if (config.has("host")) return prepared_host(config, folder);
+  if (!config.has("file"))
+    config.fail("file", "is missing", "", "a file, or \"host\": the name of a table that the program has handed over");
   const std::string name = config.string("file");
   const std::string path = is_odbc(name) ? name : path_in(folder, name);
   TableFile file(path, reading(config, folder, ""));
   Frame frame = file.all(uint64_t{1} << 35);
   return prepared(config, folder, std::move(frame), &file, is_odbc(name) ? odbc_place(name).shown : path, TableUse::examples, true);
+}
+
+SourcePtr prepared_table(const Config& config, std::shared_ptr<const ColumnarFile> table, const std::string& name, TableUse use) {
+  TableFile file(name, reading(config, ".", target_of(config, use)), std::move(table));
+  Frame frame = file.all(uint64_t{1} << 35);
+  return prepared(config, ".", std::move(frame), &file, name, use, false);
 }
 
 SourcePtr prepared_text(const Config& config, std::string_view text, const std::string& name, TableUse use) {

@@ -2,11 +2,13 @@
 // table_source(), so that other tables and records go the same way.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "src/data/source.h"
 #include "src/data/table.h"
+#include "src/data/table/columnar/columnar.h"
 #include "src/data/table_source.h"
 
 namespace perigee::tables {
@@ -15,6 +17,11 @@ namespace perigee::tables {
 SourcePtr prepared_file(const Config& config, const std::string& folder);
 // A table's content, with fitted values.
 SourcePtr prepared_text(const Config& config, std::string_view text, const std::string& name, TableUse use);
+// A table that is in memory, with fitted values.
+SourcePtr prepared_table(const Config& config, std::shared_ptr<const ColumnarFile> table, const std::string& name, TableUse use);
 SourcePtr prepared_records(const Config& config, const Table& records, TableUse use);
+
+// A table as it is before its columns become features: numbers, and all other cells as texts.
+Table text_table(Frame frame, const std::string& where);
 
 }  // namespace perigee::tables

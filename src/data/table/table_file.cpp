@@ -138,6 +138,11 @@ TableFile::TableFile(const std::string& name, ReadOptions options, std::string c
   open();
 }
 
+TableFile::TableFile(const std::string& name, ReadOptions options, std::shared_ptr<const ColumnarFile> columns)
+    : path_(name), in_memory_(true), options_(std::move(options)), columnar_(std::move(columns)) {
+  plan_columnar();
+}
+
 std::unique_ptr<ByteStream> TableFile::stream() const {
   std::unique_ptr<ByteStream> raw = in_memory_ ? std::make_unique<MemoryStream>(content_) : open_stream(path_);
   return options_.dialect.encoding.empty() ? std::move(raw) : decoded_stream(std::move(raw), options_.dialect.encoding, path_);

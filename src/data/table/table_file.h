@@ -34,6 +34,8 @@ class TableFile {
   TableFile(const std::string& path, ReadOptions options);
   // For a file's content that is in memory, which `name` stands for.
   TableFile(const std::string& name, ReadOptions options, std::string content);
+  // For columns that are there already.
+  TableFile(const std::string& name, ReadOptions options, std::shared_ptr<const ColumnarFile> columns);
 
   const TableSchema& schema() const { return schema_; }
   const Dialect& dialect() const { return options_.dialect; }
@@ -73,7 +75,7 @@ class TableFile {
   ReadOptions options_;
   TableSchema schema_;
   CsvPlan plan_;
-  std::unique_ptr<ColumnarFile> columnar_;
+  std::shared_ptr<const ColumnarFile> columnar_;
   std::vector<int64_t> columns_;  // of the columnar file, for each of the schema; -1: there is none
   bool json_ = false, guessed_ = false;
   size_t skip_bytes_ = 0;  // before the first row

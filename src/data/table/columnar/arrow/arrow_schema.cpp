@@ -85,6 +85,13 @@ Type arrow_schema_type_of(const ArrowField& field) {
 
 }  // namespace
 
+void finish_field(ArrowField& field) {
+  field.type = arrow_schema_type_of(field);
+  if (field.refusal.empty()) field.refusal = refusal_of(field);
+  if (field.refusal.empty() && field.dictionary >= 0 && (field.type == Type::list || field.kind == Kind::null))
+    field.refusal = "it is a dictionary of lists";
+}
+
 bool is_view(Kind kind) { return kind == Kind::binary_view || kind == Kind::utf8_view; }
 
 ArrowField read_field(const FlatTable& field, int depth) {
@@ -102,10 +109,7 @@ ArrowField read_field(const FlatTable& field, int depth) {
   if (depth > 32 || children.count > (1 << 16)) out.refusal = "it is too deep";
   else
     for (size_t i = 0; i < children.count; ++i) out.children.push_back(read_field(children.table(i), depth + 1));
-  out.type = arrow_schema_type_of(out);
-  if (out.refusal.empty()) out.refusal = refusal_of(out);
-  if (out.refusal.empty() && out.dictionary >= 0 && (out.type == Type::list || out.kind == Kind::null))
-    out.refusal = "it is a dictionary of lists";
+  finish_field(out);
   return out;
 }
 

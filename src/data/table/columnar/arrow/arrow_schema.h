@@ -56,6 +56,8 @@ struct ArrowField {
 };
 
 ArrowField read_field(const FlatTable& field, int depth = 0);
+// Its type in a table, or why it has none, once all else is known.
+void finish_field(ArrowField& field);
 // Buffers and nodes of the field itself, without its children. Views have more: as many as the batch says.
 size_t buffers_of(const ArrowField& field, int16_t version);
 bool is_view(Kind kind);

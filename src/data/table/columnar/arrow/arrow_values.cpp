@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "src/data/table/columnar/column_values.h"
+#include "src/data/table/columnar/arrow/arrow_numbers.h"
 #include "src/data/table/columnar/columnar.h"
 #include "src/io/codec/blocks.h"
 #include "src/io/codec/zstd.h"
@@ -12,56 +12,6 @@ namespace perigee::tables::arrow {
 namespace {
 
 using ArrowValuesSpan = std::span<const std::byte>;
-
-template <class T>
-T value_at(ArrowValuesSpan bytes, int64_t number) {
-  T value;
-  std::memcpy(&value, bytes.data() + static_cast<size_t>(number) * sizeof value, sizeof value);
-  return value;
-}
-
-int64_t whole_at(ArrowValuesSpan bytes, int64_t width, bool is_signed, int64_t number) {
-  switch (width) {
-    case 8: return is_signed ? int64_t{value_at<int8_t>(bytes, number)} : int64_t{value_at<uint8_t>(bytes, number)};
-    case 16: return is_signed ? int64_t{value_at<int16_t>(bytes, number)} : int64_t{value_at<uint16_t>(bytes, number)};
-    case 32: return is_signed ? int64_t{value_at<int32_t>(bytes, number)} : int64_t{value_at<uint32_t>(bytes, number)};
-    default: return value_at<int64_t>(bytes, number);
-  }
-}
-
-double real_at(ArrowValuesSpan bytes, int64_t width, int64_t number) {
-  if (width == 16) return half_value(as_text(bytes.subspan(static_cast<size_t>(number) * 2, 2)));
-  return width == 32 ? static_cast<double>(value_at<float>(bytes, number)) : value_at<double>(bytes, number);
-}
-
-double decimal_at(ArrowValuesSpan bytes, int64_t width, int64_t scale, int64_t number) {
-  const auto size = static_cast<size_t>(width / 8);
-  std::string big(as_text(bytes.subspan(static_cast<size_t>(number) * size, size)));
-  std::reverse(big.begin(), big.end());
-  return decimal_value(big, scale);
-}
-
-// Bits of a value in its buffer.
-uint64_t arrow_values_width_of(const ArrowField& field) {
-  switch (field.kind) {
-    case Kind::boolean: return 1;
-    case Kind::date: return field.unit == 0 ? 32 : 64;
-    case Kind::timestamp:
-    case Kind::duration: return 64;
-    case Kind::fixed_binary: return 8 * static_cast<uint64_t>(field.width);
-    default: return static_cast<uint64_t>(field.width);
-  }
-}
-
-int64_t milliseconds_of(const ArrowField& field, int64_t value) {
-  if (field.kind == Kind::date) return field.unit == 0 ? value * 86'400'000 : value;
-  switch (field.unit) {
-    case 0: return std::clamp<int64_t>(value, INT64_MIN / 1000, INT64_MAX / 1000) * 1000;
-    case 1: return value;
-    case 2: return floor_div(value, 1000);
-    default: return floor_div(value, 1'000'000);
-  }
-}
 
 }  // namespace
 
@@ -140,7 +90,7 @@ void BatchReader::read_missing(const Node& node, Column& column) {
 void BatchReader::read_numbers(const ArrowField& field, int64_t rows, Column& column) {
   Bytes memory;
   hold(8 * static_cast<uint64_t>(rows));
-  const ArrowValuesSpan bytes = buffer(memory, (static_cast<uint64_t>(rows) * arrow_values_width_of(field) + 7) / 8);
+  const ArrowValuesSpan bytes = buffer(memory, (static_cast<uint64_t>(rows) * width_of(field) + 7) / 8);
   if (column.type == Type::real) {
     column.real.resize(static_cast<size_t>(rows));
     for (int64_t r = 0; r < rows; ++r)
@@ -155,7 +105,7 @@ void BatchReader::read_numbers(const ArrowField& field, int64_t rows, Column& co
     int64_t& value = column.whole[static_cast<size_t>(r)];
     if (column.is_missing(r)) value = 0;
     else if (field.kind == Kind::boolean) value = std::to_integer<int64_t>(bytes[static_cast<size_t>(r) / 8] >> (r % 8)) & 1;
-    else value = whole_at(bytes, static_cast<int64_t>(arrow_values_width_of(field)), field.is_signed, r);
+    else value = whole_at(bytes, static_cast<int64_t>(width_of(field)), field.is_signed, r);
     if (column.type == Type::time && !column.is_missing(r)) value = milliseconds_of(field, value);
     if (!field.is_signed && value < 0)
       damaged("the Arrow batch has an unsigned number beyond 2^63, which a column cannot have", "write it as text, or as float64");
