@@ -12,6 +12,7 @@
 #include <optional>
 #include <thread>
 
+#include "src/data/table/columnar/arrow/perigee_arrow.h"
 #include "tests/api/extend.h"
 
 namespace {
@@ -65,6 +66,31 @@ TEST(Workers, AreSentWhatIsBoundToTheJob) {
   described.data.at = "coordinator";
   pg::job(described).train({}, {.threads = 1, .folder = folder, .workers = 2});
   EXPECT_GT(accuracy(folder), 0.9);
+  std::filesystem::remove_all(folder);
+}
+
+// A table of another library too. Here it is the one that a prediction gives.
+TEST(Workers, AreSentATableInMemory) {
+  const std::string folder = empty_folder("table");
+  const Quadrants data(200);
+  pg::trainer first(small_experiment(data.source()));
+  first.run();
+  std::string records = "[";
+  for (size_t i = 0; i < data.y.size(); ++i)
+    records += (i ? "," : "") + std::string("{\"x\": [") + std::to_string(data.x[2 * i]) + "," + std::to_string(data.x[2 * i + 1]) + "]}";
+  records += "]";
+  perigee_prediction* made = nullptr;
+  ASSERT_EQ(perigee_model_predict_records(first.model().get(), records.data(), records.size(), nullptr, &made), PERIGEE_OK);
+  ArrowArrayStream stream{};
+  ASSERT_EQ(perigee_prediction_arrow(made, &stream), PERIGEE_OK);
+  perigee_prediction_free(made);
+  pg::job job = pg::job::parse(R"({"network": [{"type": "dense", "out": 2}], "loss": "cross_entropy", "optimizer": "sgd", "epochs": 2,
+      "seed": 1, "data": {"batch": 10, "at": "coordinator", "train": {"type": "table", "host": "train", "steps": [{"normalize": "row"}],
+      "features": "row", "target": "output_class"}}})");
+  job.bind_table("train", &stream);
+  const std::string end = job.train({}, {.threads = 1, .folder = folder, .workers = 2});
+  EXPECT_NE(end.find("\"event\":\"end\""), std::string::npos) << end;
+  EXPECT_EQ(pg::model::load(folder + "/model.safetensors").predict(std::vector<float>{0.5f}).size(), 2u);
   std::filesystem::remove_all(folder);
 }
 
