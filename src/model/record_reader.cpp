@@ -504,7 +504,7 @@ Records RecordReader::open_file(const std::string& path) const {
   if (suffix == "npy") format = RecordFormat::npy;
   else if (suffix == "npz") format = RecordFormat::npz;
   else if (reads_text()) format = RecordFormat::text;
-  else if (suffix == "csv" || suffix == "tsv" || suffix == "txt") format = RecordFormat::csv;
+  else if (suffix == "csv" || suffix == "tsv" || suffix == "txt" || leaf_.find("lines") != nullptr) format = RecordFormat::csv;
   else if (suffix == "json" || suffix == "jsonl" || suffix == "ndjson") format = RecordFormat::json;
   else if (is_image_suffix(suffix)) format = RecordFormat::image;
   else if (leaf_type() == "audio" || is_sound_suffix(suffix)) format = RecordFormat::sound;

@@ -316,6 +316,43 @@ TEST(TableFormats, TsReadsSeriesAsRows) {
   EXPECT_HAS(refusal([&] { of_text("t.ts", "@targetLabel true\n@data\n1:x\n"); }), "the target of a series is no number");
 }
 
+// The pattern of DataVec's own test of its RegexLineRecordReader, on lines as there. Python's expressions are the truth in tests/repl/data_test.py.
+TEST(TableFormats, LinesAreTakenApartByAPattern) {
+  const auto read = [](const std::string& text, const std::string& schema) {
+    return TableFile("log.txt", options_of_schema(Json::parse(schema, "schema"), "schema"), text);
+  };
+  ReadOptions options;
+  options.dialect.lines = R"((\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}\.\d{3}) (\d+) ([A-Z]+) (.*))";
+  const std::string log =
+      "2016-01-01 23:59:59.001 1 DEBUG First entry message!\n2016-01-01 23:59:59.002 2 INFO Second entry message!\n"
+      "2016-01-01 23:59:59.003 3 WARN Third, \"entry\" message!";
+  const Frame frame = TableFile("log.txt", options, log).all();
+  EXPECT_EQ(types(frame.schema), "c0:time c1:integer c2:text c3:text");
+  ASSERT_EQ(frame.rows, 3);
+  EXPECT_EQ(row_text(frame, 0), "2016-01-01T23:59:59.001|1|DEBUG|First entry message!");
+  EXPECT_EQ(row_text(frame, 2), "2016-01-01T23:59:59.003|3|WARN|Third, \"entry\" message!");
+
+  options.dialect.lines = R"((?<host>\S+) (?:(?<status>\d+)|-))";
+  options.dialect.skip = 1;
+  TableFile named("log.txt", options, "# made by hand\r\na 200\r\n\r\nb -\r\n");
+  EXPECT_EQ(types(named.schema()), "host:text status:integer");
+  const Json schema = schema_json(named.schema(), &named.dialect());
+  Frame again = read("# another\nc 404\n", schema.dump()).all();
+  EXPECT_EQ(row_text(again, 0), "c|404");
+  const Frame rows = named.all();
+  ASSERT_EQ(rows.rows, 2);
+  EXPECT_EQ(row_text(rows, 1), "b|-");
+  EXPECT_HAS(refusal([&] { TableFile("log.txt", options, "#\na 200\nb x\n").all(); }),
+             "log.txt:3: the line does not match the pattern 'lines'; got 'b x'");
+  EXPECT_HAS(refusal([&] { read("#\nc 404\n\nd 99999999999999999999\n", schema.dump()).all(); }), "log.txt:4");
+  options.dialect.lines = "\\d+";
+  EXPECT_HAS(refusal([&] { TableFile("log.txt", options, log).all(); }), "the pattern has no groups, and each is a column; got '\\d+'");
+  options.dialect.lines = "(a";
+  EXPECT_HAS(refusal([&] { TableFile("log.txt", options, log).all(); }), "the pattern is no regular expression");
+  options.dialect.lines = "(a*)";
+  EXPECT_HAS(refusal([&] { TableFile("log.txt", options, std::string(size_t{2} << 20, 'a')).all(); }), "a line does not end");
+}
+
 TEST(TableFormats, CompressedFilesAreUnpacked) {
   const TemporaryFolder folder;
   write_file(folder / "weather.arff.gz", gzip(as_bytes(kArff)));

@@ -5,6 +5,7 @@ import html.parser
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -66,6 +67,21 @@ def test_convert():
     assert "not written in this format" in perigee("data", "convert", "houses.csv", "houses.doc", code=2)
     assert "has fewer fields" in (pathlib.Path("bad.csv").write_text("a,b\n1,2\n3\n") and perigee("data", "convert", "bad.csv", "o.csv", code=3))
     assert not pathlib.Path("o.csv").exists() and not pathlib.Path("o.csv.part").exists()
+
+
+def test_lines():
+    """Python's own regular expressions are the truth."""
+    pattern = r'(?<host>\S+) \S+ \S+ \[(?<when>[^\]]+)\] "(?<request>[^"]*)" (?<status>\d+) (?:(?<bytes>\d+)|-)'
+    lines = [f'10.0.{i % 7}.{i % 5} - - [01/Jan/2024:10:{i % 60:02}:00] "GET /a{i % 9}, b HTTP/1.1" {(200, 404)[i % 2]} {"-" if i % 3 else i}'
+             for i in range(500)]
+    pathlib.Path("access.log").write_text("\n".join(lines))
+    columns = [{"name": name, "type": kind} for name, kind in (("host", "text"), ("when", "text"), ("request", "text"), ("status", "integer"),
+                                                               ("bytes", "integer"))]
+    pathlib.Path("lines.json").write_text(json.dumps({"lines": pattern, "columns": columns}))
+    perigee("data", "convert", "access.log", "access.jsonl", "--schema", "lines.json")
+    found = [json.loads(line) for line in pathlib.Path("access.jsonl").read_text().splitlines()]
+    wanted = [re.fullmatch(pattern.replace("(?<", "(?P<"), line).groupdict() for line in lines]
+    assert [{name: None if value is None else str(value) for name, value in row.items()} for row in found] == wanted
 
 
 def test_job():

@@ -22,6 +22,7 @@ constexpr Option kTableOptions[] = {
     {"categorical", "list of columns", "[]", "columns of numbers that are names"},
     {"header", "boolean", "found out", "the first line names the columns"},
     {"delimiter", "string", "found out", "the character between two fields"},
+    {"lines", "string", "none", "a regular expression whose groups are the columns of each line: \"(?<host>\\S+) (?<status>\\d+)\""},
     {"encoding", "name", kEncodingFallback, kEncodingDoc},
     {"missing", "name", "error", "what becomes of a gap that the steps leave", {}, {"error", "mean", "skip"}},
     {"missing_values", "list of names", "the empty text, NA, NaN, null, ?", "how a gap is written"},

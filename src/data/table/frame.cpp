@@ -19,10 +19,11 @@ constexpr Option kColumnOptions[] = {
     {"name", "name", nullptr, ""},    {"type", "name", nullptr, ""},       {"categories", "list of names", "[]", ""},
     {"min", "number", "none", ""},    {"max", "number", "none", ""},       {"pattern", "string", "none", ""},
     {"format", "string", "none", ""}, {"required", "boolean", "false", ""}};
-constexpr Option kSchemaOptions[] = {
-    {"columns", "list", nullptr, ""},    {"delimiter", "string", ",", ""},       {"quote", "string", "\"", ""},
-    {"comment", "string", "none", ""},   {"header", "boolean", "found out", ""}, {"trim", "boolean", "found out", ""},
-    {"encoding", "string", "utf-8", ""}, {"skip", "integer", "0", "", {0, 1e6}}, {"missing_values", "list of names", "the usual ones", ""}};
+constexpr Option kSchemaOptions[] = {{"columns", "list", nullptr, ""},       {"delimiter", "string", ",", ""},
+                                     {"quote", "string", "\"", ""},          {"comment", "string", "none", ""},
+                                     {"header", "boolean", "found out", ""}, {"trim", "boolean", "found out", ""},
+                                     {"encoding", "string", "utf-8", ""},    {"skip", "integer", "0", "", {0, 1e6}},
+                                     {"lines", "string", "none", ""},        {"missing_values", "list of names", "the usual ones", ""}};
 constexpr perigee::Schema kColumnSchema{.options = kColumnOptions}, kTableSchema{.options = kSchemaOptions};
 
 bool frame_is_whole(Type type) { return type == Type::integer || type == Type::time || type == Type::boolean || type == Type::category; }
@@ -105,6 +106,7 @@ Json schema_json(const TableSchema& schema, const Dialect* dialect) {
   if (dialect->comment != 0) json.set("comment", one(dialect->comment));
   if (!dialect->encoding.empty()) json.set("encoding", dialect->encoding);
   if (dialect->skip != 0) json.set("skip", dialect->skip);
+  if (!dialect->lines.empty()) json.set("lines", dialect->lines);
   if (dialect->header) json.set("header", *dialect->header);
   if (dialect->trim) json.set("trim", *dialect->trim);
   if (dialect->missing != usual.missing) {
@@ -135,6 +137,7 @@ TableSchema schema_of(const Json& json, const std::string& where, Dialect* diale
   take_character(config, "comment", &dialect->comment);
   if (config.has("encoding")) dialect->encoding = config.string("encoding");
   dialect->skip = config.integer_in("skip", 0, 1'000'000, dialect->skip);
+  if (config.has("lines")) dialect->lines = config.string("lines");
   if (config.has("header")) dialect->header = config.boolean("header", false);
   if (config.has("trim")) dialect->trim = config.boolean("trim", false);
   if (config.has("missing_values")) dialect->missing = config.string_list("missing_values");

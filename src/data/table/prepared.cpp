@@ -66,6 +66,7 @@ ReadOptions reading(const Config& config, const std::string& folder, const std::
     options.dialect.delimiter = delimiter[0];
     options.find_delimiter = false;
   }
+  if (config.has("lines")) options.dialect.lines = config.string("lines");
   if (config.has("encoding")) options.dialect.encoding = config.string("encoding");
   if (config.has("header")) options.dialect.header = config.boolean("header", false);
   if (config.has("missing_values")) options.dialect.missing = config.string_list("missing_values");
@@ -137,7 +138,7 @@ SourcePtr prepared(const Config& config, const std::string& folder, Frame frame,
 // A table that the program has handed over.
 SourcePtr prepared_host(const Config& config, const std::string& folder) {
   const std::string name = config.string("host");
-  for (const char* key : {"file", "delimiter", "encoding", "header"})
+  for (const char* key : {"file", "delimiter", "lines", "encoding", "header"})
     if (config.has(key)) config.fail(key, "is of a file, and 'host' names a table of the program", "", "one of both");
   const SourcePtr found = host_source(name, config.where());
   const auto* handed = dynamic_cast<const HandedSource*>(found.get());

@@ -10,6 +10,7 @@ namespace {
 
 // The part of pcre2.h that is used here; its numbers are part of the library's ABI.
 constexpr uint32_t kUtf = 0x00080000, kNoUtfCheck = 0x40000000, kAnchored = 0x80000000, kEndAnchored = 0x20000000;
+constexpr uint32_t kGroupCount = 4, kNameCount = 17, kNameEntrySize = 18, kNameTable = 19;
 constexpr int kNoMatch = -1;
 constexpr uint32_t kMostRegexSteps = 1'000'000;
 
@@ -23,6 +24,7 @@ struct Library {
   void* (*context)(void*) = nullptr;
   int (*set_limit)(void*, uint32_t) = nullptr;
   int (*message)(int, char*, size_t) = nullptr;
+  int (*info)(const void*, uint32_t, void*) = nullptr;
   void (*free_code)(void*) = nullptr;
   void (*free_data)(void*) = nullptr;
   void (*free_context)(void*) = nullptr;
@@ -35,6 +37,7 @@ struct Library {
     module.symbol("pcre2_match_context_create_8", context);
     module.symbol("pcre2_set_match_limit_8", set_limit);
     module.symbol("pcre2_get_error_message_8", message);
+    module.symbol("pcre2_pattern_info_8", info);
     module.symbol("pcre2_code_free_8", free_code);
     module.symbol("pcre2_match_data_free_8", free_data);
     module.symbol("pcre2_match_context_free_8", free_context);
@@ -98,6 +101,33 @@ Regex::Regex(Regex&&) noexcept = default;
 
 bool Regex::found_in(std::string_view text) const { return state_->match(text, 0, 0) > 0; }
 bool Regex::is_all_of(std::string_view text) const { return state_->match(text, 0, kAnchored | kEndAnchored) > 0; }
+
+bool Regex::groups_of(std::string_view text, std::vector<std::string_view>& groups) const {
+  const int count = state_->match(text, 0, kAnchored | kEndAnchored);
+  if (count == 0) return false;
+  uint32_t all = 0;
+  library().info(state_->code, kGroupCount, &all);
+  groups.assign(all, {});
+  const size_t* ends = library().ovector(state_->data);
+  for (size_t g = 1; g < static_cast<size_t>(count); ++g)
+    if (ends[2 * g] != SIZE_MAX && ends[2 * g] <= ends[2 * g + 1]) groups[g - 1] = text.substr(ends[2 * g], ends[2 * g + 1] - ends[2 * g]);
+  return true;
+}
+
+std::vector<std::string> Regex::group_names() const {
+  uint32_t groups = 0, count = 0, size = 0;
+  const char* table = nullptr;
+  library().info(state_->code, kGroupCount, &groups);
+  library().info(state_->code, kNameCount, &count);
+  library().info(state_->code, kNameEntrySize, &size);
+  library().info(state_->code, kNameTable, &table);
+  std::vector<std::string> names(groups);
+  for (uint32_t i = 0; i < count; ++i, table += size) {  // two bytes of the number, the name, a zero
+    const size_t number = static_cast<size_t>(static_cast<uint8_t>(table[0])) << 8 | static_cast<uint8_t>(table[1]);
+    if (number >= 1 && number <= names.size()) names[number - 1] = table + 2;
+  }
+  return names;
+}
 
 std::string Regex::replaced(std::string_view text, std::string_view with) const {
   std::string out;

@@ -16,6 +16,7 @@
 #include "src/core/warning.h"
 #include "src/data/table/byte_stream.h"
 #include "src/data/table/columnar/odbc/odbc_file.h"
+#include "src/data/table/columnar/text/lines.h"
 #include "src/data/table/time_text.h"
 #include "src/io/codec/encoding.h"
 #include "src/io/csv.h"
@@ -145,7 +146,9 @@ TableFile::TableFile(const std::string& name, ReadOptions options, std::shared_p
 
 std::unique_ptr<ByteStream> TableFile::stream() const {
   std::unique_ptr<ByteStream> raw = in_memory_ ? std::make_unique<MemoryStream>(content_) : open_stream(path_);
-  return options_.dialect.encoding.empty() ? std::move(raw) : decoded_stream(std::move(raw), options_.dialect.encoding, path_);
+  if (!options_.dialect.encoding.empty()) raw = decoded_stream(std::move(raw), options_.dialect.encoding, path_);
+  if (by_lines_) raw = stream_of_lines(std::move(raw), options_.dialect.lines, options_.dialect.skip, path_);
+  return raw;
 }
 
 void TableFile::open() {
@@ -168,12 +171,19 @@ void TableFile::open() {
     head.resize(stream()->read(head.data(), head.size()));
   };
   read_head();
-  columnar_ = in_memory_ ? open_columnar_content(path_, part_, as_bytes(content_)) : open_columnar(path_, part_, head);
+  by_lines_ = !options_.dialect.lines.empty();
+  if (!by_lines_) columnar_ = in_memory_ ? open_columnar_content(path_, part_, as_bytes(content_)) : open_columnar(path_, part_, head);
   if (columnar_) return plan_columnar();
   if (!part_.empty())
     throw Error(ErrorKind::data, {.where = path_, .what = "the file has one table and no parts", .got = "#" + part_.substr(0, 60)});
   options_.dialect.encoding = encoding.empty() ? marked_encoding(head) : encoding;
-  if (!options_.dialect.encoding.empty()) read_head();
+  if (by_lines_) {                                   // stream() makes CSV of them
+    names_of_groups(options_.dialect.lines, path_);  // refuses a pattern before a line is
+    options_.dialect.delimiter = ',', options_.dialect.quote = '"';
+    options_.dialect.header = options_.dialect.trim = false;
+    options_.find_delimiter = false;
+  }
+  if (!options_.dialect.encoding.empty() || by_lines_) read_head();
   if (head.size() == kTableFileHead) {  // whole rows
     const size_t whole = whole_rows(head, options_.dialect.quote);
     if (whole == 0)
@@ -230,7 +240,7 @@ void TableFile::look(const std::string& head) {
   text.remove_prefix(std::min(skip_bytes_, text.size()));
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == text.npos) throw Error(ErrorKind::data, {.where = path_, .what = "the table has no rows", .expected = "at least one row"});
-  json_ = text[first] == '{';
+  json_ = !by_lines_ && text[first] == '{';
   if (json_) return look_at_json(text);
   if (options_.find_delimiter) options_.dialect.delimiter = found_delimiter(text, options_.dialect, path_);
   if (!options_.dialect.trim) options_.dialect.trim = blanks_follow(text.substr(0, size_t{1} << 16), options_.dialect.delimiter);
@@ -263,7 +273,7 @@ void TableFile::look(const std::string& head) {
       types[c] = narrowest(values, options_.dialect);
     }
   }
-  const std::vector<std::string> names = names_of(rows[0], header);
+  const std::vector<std::string> names = by_lines_ ? names_of_groups(options_.dialect.lines, path_) : names_of(rows[0], header);
   guessed_ = !options_.schema;
   if (std::vector<std::string> given = rows[0]; guessed_ && header)
     if (const std::string equal = tell_apart(given); !equal.empty()) warn(line_of_equal_names(path_, equal));

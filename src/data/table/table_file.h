@@ -77,7 +77,7 @@ class TableFile {
   CsvPlan plan_;
   std::shared_ptr<const ColumnarFile> columnar_;
   std::vector<int64_t> columns_;  // of the columnar file, for each of the schema; -1: there is none
-  bool json_ = false, guessed_ = false;
+  bool json_ = false, guessed_ = false, by_lines_ = false;
   size_t skip_bytes_ = 0;  // before the first row
   int64_t skip_lines_ = 0;
 };
