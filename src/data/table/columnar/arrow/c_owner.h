@@ -25,11 +25,6 @@ class Owned {
   T* get() { return &value_; }
   const T& operator*() const { return value_; }
   const T* operator->() const { return &value_; }
-  // The other way: `to` owns it now.
-  void give(T* to) noexcept {
-    *to = value_;
-    value_.release = nullptr;
-  }
 
  private:
   T value_{};
