@@ -1,8 +1,7 @@
 /* The structures of Arrow's C data interface and C stream interface, as its specification has every program declare them:
  * https://arrow.apache.org/docs/format/CDataInterface.html. Tables of pyarrow, polars, DuckDB and others come and go by them without a copy. Arrow's
  * own header may be included too. */
-#ifndef PERIGEE_ARROW_H
-#define PERIGEE_ARROW_H
+#pragma once
 
 #include <stdint.h>
 
@@ -60,5 +59,3 @@ struct ArrowArrayStream {
 #ifdef __cplusplus
 }
 #endif
-
-#endif /* PERIGEE_ARROW_H */
