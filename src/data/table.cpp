@@ -127,7 +127,8 @@ class RecordTable {
 bool is_no_cell(std::string_view cell) { return cell.data() == kNoCell.data(); }
 
 std::string Table::place(int64_t row) const {
-  const std::string number = std::to_string(static_cast<size_t>(row) < lines.size() ? lines[static_cast<size_t>(row)] : row + 1);
+  const bool listed = static_cast<size_t>(row) < lines.size();
+  const std::string number = std::to_string(stored != nullptr ? stored->number(row) : listed ? lines[static_cast<size_t>(row)] : row + 1);
   return where + (of_records ? ": record " : ":") + number;
 }
 

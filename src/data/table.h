@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "src/core/json.h"
+#include "src/tensor/tensor.h"
 
 namespace perigee {
 
@@ -16,6 +18,17 @@ namespace perigee {
 struct TableNumbers {
   std::vector<double> values;
   bool whole = false;  // it has integers, which are written as such
+};
+
+// Cells of a table that is larger than the memory, and numbers made of them. For one thread.
+class CellStore {
+ public:
+  virtual ~CellStore() = default;
+  // Good until another cell of this column is asked for.
+  virtual std::string_view cell(int64_t row, int64_t column) = 0;
+  virtual int64_t number(int64_t row) = 0;  // of a row where it comes from
+  // Outside the memory: fill(i, out) writes the i-th row, which is all zeros before.
+  virtual Tensor tensor(Dtype dtype, const Shape& shape, const std::function<void(int64_t row, std::byte* out)>& fill) = 0;
 };
 
 struct Table {
@@ -31,10 +44,12 @@ struct Table {
   // Columns that steps have left as numbers need no texts: they are here, by column (null: it has cells), and `cells` has the other ones.
   std::vector<std::shared_ptr<const TableNumbers>> numbers;
   std::vector<int64_t> places;  // then: which of the columns in `cells` a column is, and, last, how many these are
+  std::shared_ptr<CellStore> stored;  // has the cells and the numbers of the rows, if they are not in `cells` and `lines`
 
   const TableNumbers* numbers_of(int64_t column) const { return numbers.empty() ? nullptr : numbers[static_cast<size_t>(column)].get(); }
   // For a column that has cells.
   std::string_view cell(int64_t row, int64_t column) const {
+    if (stored != nullptr) return stored->cell(row, column);
     if (numbers.empty()) return cells[static_cast<size_t>(row * columns + column)];
     return cells[static_cast<size_t>(row * places.back() + places[static_cast<size_t>(column)])];
   }

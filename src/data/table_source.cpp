@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "src/core/warning.h"
 #include "src/data/arrays.h"
@@ -42,6 +43,31 @@ std::string quoted_list(const std::vector<std::string>& names) {
   return text;
 }
 
+// Rows that are used: a list, unless they are all.
+class UsedRows {
+ public:
+  void add(int64_t row) {
+    if (list_.empty() && row == count_) return void(++count_);
+    if (list_.empty()) {
+      list_.resize(static_cast<size_t>(count_));
+      std::iota(list_.begin(), list_.end(), 0);
+    }
+    list_.push_back(row);
+    ++count_;
+  }
+  int64_t size() const { return count_; }
+  int64_t operator[](int64_t i) const { return list_.empty() ? i : list_[static_cast<size_t>(i)]; }
+  std::vector<int64_t> list() const {
+    std::vector<int64_t> all;
+    for (int64_t i = 0; i < count_; ++i) all.push_back((*this)[i]);
+    return all;
+  }
+
+ private:
+  std::vector<int64_t> list_;
+  int64_t count_ = 0;
+};
+
 class TableReader {
  public:
   TableReader(const Config& config, const Table& table, TableUse use) : config_(config), table_(table), use_(use) {
@@ -57,28 +83,26 @@ class TableReader {
   }
 
   SourcePtr make() {
-    const auto rows = static_cast<int64_t>(rows_.size());
+    const int64_t rows = rows_.size();
     int64_t width = 0, elements = 0;
     for (const TableSourceMeaning& meaning : features_) width += meaning.width();
     if (__builtin_mul_overflow(width, rows, &elements) || elements > kMaxElements)
       throw Error(ErrorKind::resources, {.where = table_.where,
                                          .what = "the table is too large",
                                          .got = std::to_string(rows) + " rows of " + std::to_string(width) + " numbers"});
-    Tensor x(Dtype::f32, {rows, width});
     unknown_.resize(features_.size());
-    for (int64_t i = 0; i < rows; ++i) {
-      float* out = x.data<float>() + i * width;
+    Tensor x = rows_tensor<float>(Dtype::f32, {rows, width}, [this](int64_t row, float* out) {
       for (size_t f = 0; f < features_.size(); ++f) {
-        write_feature(f, rows_[static_cast<size_t>(i)], out);
+        write_feature(f, row, out);
         out += features_[f].width();
       }
-    }
+    });
     std::vector<NamedArray> arrays;
     arrays.push_back({.name = "x", .values = std::move(x), .where = table_.where});
     if (target_.column >= 0) arrays.push_back(target_array());
     if (weight_.column >= 0) arrays.push_back(weight_array());
     if (use_ == TableUse::records)
-      arrays.push_back({.name = kRowField, .values = Tensor::from<int64_t>({rows}, rows_), .where = table_.where});
+      arrays.push_back({.name = kRowField, .values = Tensor::from<int64_t>({rows}, rows_.list()), .where = table_.where});
     const std::string kind = table_.of_records ? "records " : "csv ";
     return arrays_source(kind + table_.where, std::move(arrays), fitted(), remarks());
   }
@@ -283,9 +307,9 @@ class TableReader {
                                       .what = "the value is missing",
                                       .got = "'" + std::string(text_at(r, missing, kept)) + "'",
                                       .hint = "missing = \"mean\" fills such values in, missing = \"skip\" leaves their rows out"});
-      if (missing < 0) rows_.push_back(r);
+      if (missing < 0) rows_.add(r);
     }
-    if (rows_.empty()) throw Error(ErrorKind::data, {.where = table_.where, .what = "every row has a missing value"});
+    if (rows_.size() == 0) throw Error(ErrorKind::data, {.where = table_.where, .what = "every row has a missing value"});
   }
 
   // --- The columns' meaning ----------------------------------------------------------------------------------------------------
@@ -298,7 +322,8 @@ class TableReader {
     int64_t count = 0, words = 0, first_word = -1;
     bool whole = true;
     std::map<std::string, double, std::less<>> different;
-    for (const int64_t r : rows_) {
+    for (int64_t i = 0; i < rows_.size(); ++i) {
+      const int64_t r = rows_[i];
       const std::string_view cell = table_.cell(r, meaning.column);
       if (is_missing(cell)) continue;
       if (csv_number(cell, value)) sum += value, ++count, whole &= std::trunc(value) == value;
@@ -334,7 +359,8 @@ class TableReader {
     int64_t count = 0;
     bool whole = true;
     std::map<double, std::string> different;
-    for (const int64_t r : rows_) {
+    for (int64_t i = 0; i < rows_.size(); ++i) {
+      const int64_t r = rows_[i];
       if (is_missing(r, meaning.column)) continue;
       const double value = numbers.values[static_cast<size_t>(r)];
       sum += value, ++count, whole &= std::trunc(value) == value;
@@ -360,10 +386,11 @@ class TableReader {
   bool are_dates(const TableSourceMeaning& meaning) const {
     if (table_.numbers_of(meaning.column) != nullptr) return false;
     tables::DateFormats formats;
-    return std::all_of(rows_.begin(), rows_.end(), [&](int64_t r) {
-      const std::string_view cell = table_.cell(r, meaning.column);
-      return is_missing(cell) || formats.take(cell);
-    });
+    for (int64_t i = 0; i < rows_.size(); ++i) {
+      const std::string_view cell = table_.cell(rows_[i], meaning.column);
+      if (!is_missing(cell) && !formats.take(cell)) return false;
+    }
+    return true;
   }
 
   // A table with steps comes here as records.
@@ -377,7 +404,7 @@ class TableReader {
     const std::string column = table_.where + ": column '" + meaning.name + "' has ", count = std::to_string(different);
     if (different > 1 && are_dates(meaning))
       warn(column + "dates, and each of the " + count + " different ones becomes a feature of its own; " + date_hint(meaning.name));
-    else if (different > kManyWords && 2 * different > rows_.size())
+    else if (different > kManyWords && 2 * different > static_cast<size_t>(rows_.size()))
       warn(column + count + " different texts in " + std::to_string(rows_.size()) +
            " rows, and each becomes a feature of its own; drop = { \"" + meaning.name +
            "\" } leaves it out, categorical says that it is meant");
@@ -385,7 +412,8 @@ class TableReader {
 
   void infer_dates(TableSourceMeaning& meaning) const {
     tables::DateFormats formats;
-    for (const int64_t r : rows_) {
+    for (int64_t i = 0; i < rows_.size(); ++i) {
+      const int64_t r = rows_[i];
       const std::string_view cell = table_.cell(r, meaning.column);
       if (!is_missing(cell) && !formats.take(cell))
         no_date(r, meaning, "a date, written as the rows above, such as 2023-05-09 or 09.05.2023");
@@ -398,8 +426,8 @@ class TableReader {
     meaning.date = formats.left()[0];
     double sum = 0;
     int64_t count = 0;
-    for (const int64_t r : rows_)
-      if (const auto year = tables::year_of_date(table_.cell(r, meaning.column), *meaning.date)) sum += *year, ++count;
+    for (int64_t i = 0; i < rows_.size(); ++i)
+      if (const auto year = tables::year_of_date(table_.cell(rows_[i], meaning.column), *meaning.date)) sum += *year, ++count;
     meaning.mean = count > 0 ? sum / static_cast<double>(count) : 0;
   }
 
@@ -415,7 +443,8 @@ class TableReader {
   void refuse_decimal_commas(const TableSourceMeaning& meaning, int64_t first_word) const {
     if (first_word < 0 || std::find(categorical_.begin(), categorical_.end(), meaning.column) != categorical_.end()) return;
     double value = 0;
-    for (const int64_t r : rows_) {
+    for (int64_t i = 0; i < rows_.size(); ++i) {
+      const int64_t r = rows_[i];
       const std::string_view cell = table_.cell(r, meaning.column);
       if (!is_missing(cell) && !csv_number(cell, value) && without_decimal_comma(cell).empty()) return;
     }
@@ -516,37 +545,43 @@ class TableReader {
     else if (!is_missing(cell) && ++unknown_[feature].count == 1) unknown_[feature].example = std::string(cell.substr(0, 40));
   }
 
+  // fill(row, out) for each row that is used; outside the memory where the table is.
+  template <class T, class F>
+  Tensor rows_tensor(Dtype dtype, const Shape& shape, F fill) const {
+    if (table_.stored != nullptr)
+      return table_.stored->tensor(dtype, shape, [&](int64_t i, std::byte* out) { fill(rows_[i], reinterpret_cast<T*>(out)); });
+    Tensor values(dtype, shape);
+    const int64_t width = shape.elements() / shape[0];
+    for (int64_t i = 0; i < shape[0]; ++i) fill(rows_[i], values.data<T>() + i * width);
+    return values;
+  }
+
   NamedArray weight_array() const {
-    const auto rows = static_cast<int64_t>(rows_.size());
-    NamedArray array{.name = "weight", .values = Tensor(Dtype::f32, {rows}), .where = table_.where, .role = FieldRole::weight};
-    for (int64_t i = 0; i < rows; ++i)
-      array.values.data<float>()[i] = static_cast<float>(number_at(weight_, rows_[static_cast<size_t>(i)]));
-    return array;
+    return {.name = "weight",
+            .values = rows_tensor<float>(Dtype::f32, {rows_.size()},
+                                         [this](int64_t row, float* out) { *out = static_cast<float>(number_at(weight_, row)); }),
+            .where = table_.where,
+            .role = FieldRole::weight};
   }
 
   NamedArray target_array() const {
-    const auto rows = static_cast<int64_t>(rows_.size());
     NamedArray array{.name = "y", .label = target_.category, .where = table_.where};
     if (!target_.category) {
-      array.values = Tensor(Dtype::f32, {rows, 1});
-      for (int64_t i = 0; i < rows; ++i)
-        array.values.data<float>()[i] = static_cast<float>(number_at(target_, rows_[static_cast<size_t>(i)]));
+      array.values = rows_tensor<float>(Dtype::f32, {rows_.size(), 1},
+                                        [this](int64_t row, float* out) { *out = static_cast<float>(number_at(target_, row)); });
       return array;
     }
     array.class_names = target_.categories;
-    array.values = Tensor(Dtype::i64, {rows});
     std::string kept;
-    for (int64_t i = 0; i < rows; ++i) {
-      const int64_t row = rows_[static_cast<size_t>(i)];
+    array.values = rows_tensor<int64_t>(Dtype::i64, {rows_.size()}, [&](int64_t row, int64_t* out) {
       const std::string_view word = text_at(row, target_.column, kept);
-      const int64_t category = category_of(target_, word);
-      if (category < 0)
+      *out = category_of(target_, word);
+      if (*out < 0)
         throw Error(ErrorKind::data, {.where = at(row, target_.column),
                                       .what = "this class is not in the training part",
                                       .got = "'" + std::string(word.substr(0, 40)) + "'",
                                       .hint = nearest_hint(word, target_.categories)});
-      array.values.data<int64_t>()[i] = category;
-    }
+    });
     return array;
   }
 
@@ -555,7 +590,7 @@ class TableReader {
     for (size_t f = 0; f < unknown_.size(); ++f)
       if (unknown_[f].count > 0)
         columns.set(features_[f].name, Json(Json::Object{{"count", unknown_[f].count}, {"example", unknown_[f].example}}));
-    const int64_t skipped = table_.rows - static_cast<int64_t>(rows_.size());
+    const int64_t skipped = table_.rows - rows_.size();
     if (columns.as_object().empty() && skipped == 0) return {};
     return Json(
         Json::Object{{"rows", table_.rows}, {"skipped", skipped}, {"without_target", without_target_}, {"unknown", std::move(columns)}});
@@ -570,7 +605,7 @@ class TableReader {
   std::vector<TableSourceMeaning> features_;
   TableSourceMeaning target_, weight_;
   std::vector<int64_t> categorical_, dates_;
-  std::vector<int64_t> rows_;     // those that are used
+  UsedRows rows_;
   int64_t without_target_ = 0;    // rows that are not, for that reason
   std::vector<Unknown> unknown_;  // of each feature
 };

@@ -6,6 +6,7 @@
 #include "src/core/error.h"
 #include "src/data/source.h"
 #include "src/data/table/analysis.h"
+#include "src/data/table/spill/scratch_file.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/write_table.h"
 #include "src/io/file.h"
@@ -85,6 +86,18 @@ TEST(TableErrors, OfSteps) {
     });
     EXPECT_NE(text.find(wrong.said), std::string::npos) << wrong.what << "\n" << text;
   }
+}
+
+TEST(TableErrors, OfRoom) {
+  const std::string amount = refusal([] { table_memory_of("3 parsecs", "--memory"); });
+  EXPECT_NE(amount.find("--memory: this is no amount of memory for tables; got '3 parsecs'"), std::string::npos) << amount;
+  EXPECT_NE(amount.find("'512MiB', '4GB' or a number of bytes, at least 1 MiB"), std::string::npos) << amount;
+  EXPECT_EQ(table_memory_of("1.5MiB", ""), uint64_t{3} << 19);
+  const std::string folder = refusal([] { ScratchFile({.memory = 1 << 20, .folder = "there-is-none", .threads = 1}); });
+  EXPECT_NE(folder.find("no scratch file can be made for a table that is larger than its memory: No such file"), std::string::npos)
+      << folder;
+  EXPECT_NE(folder.find("set TMPDIR to a folder with more room, or give more memory: PERIGEE_TABLE_MEMORY=8GiB"), std::string::npos)
+      << folder;
 }
 
 constexpr Wrong kFiles[] = {{"", "the table has no rows"},

@@ -150,6 +150,36 @@ def test_memory_does_not_grow():
     assert free[1] > free[0] + 12, free
 
 
+def prepare(source, out, memory):
+    pathlib.Path("source.json").write_text(json.dumps(source))
+    process = subprocess.Popen([PROGRAM, "data", "prepare", "source.json", out, "--threads", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "PERIGEE_TABLE_MEMORY": memory})
+    text = process.stderr.read()
+    _, process.returncode, usage = os.wait4(process.pid, 0)
+    assert process.returncode == 0, text
+    return usage.ru_maxrss / 1024, {path.name: path.read_bytes() for path in pathlib.Path(out).iterdir()}
+
+
+SOURCE = {"type": "table", "steps": [{"sort": ["x"]}, {"normalize": ["x"]}, {"derive": {"far": "if(abs(x) > 1, 'yes', 'no')"}}, {"drop": ["text"]}], "target": "far"}
+
+
+def test_examples_do_not_grow():
+    """What a network is trained on lies in a file, too."""
+    peaks = [prepare({**SOURCE, "file": name}, f"records-{name}", "4MiB")[0] for name in ("few.csv", "many.csv")]
+    assert peaks[1] < peaks[0] + 12, peaks
+    assert not any(pathlib.Path("scratch").iterdir())
+
+
+def test_the_same_examples():
+    """Rows with gaps among them, which are refused, left out or filled in."""
+    finite, far = {"filter": "is_missing(x) or abs(x) < 99999"}, {"derive": {"far": "if(x > 1, 'yes', 'no')"}}
+    for options, steps in (({}, [{"impute": ["x", "key"]}, *SOURCE["steps"][:3]]), ({"missing": "skip"}, [{"sort": ["x"]}, far]),
+                           ({"missing": "mean", "weight": "id"}, [far])):
+        source = {**SOURCE, **options, "file": "table.csv", "steps": [{"drop": ["when", "text"]}, finite, *steps]}
+        found = [prepare(source, f"records-{len(options)}-{memory}", memory)[1] for memory in ("8GiB", "1MiB")]
+        assert found[0] == found[1] and found[0], options
+
+
 def test_killed():
     """What was written has no name: nothing is there while it runs, nor after it was killed."""
     pathlib.Path("steps.json").write_text(json.dumps([{"sort": ["text"]}]))
@@ -194,7 +224,7 @@ def test_amounts():
 
 
 # Memory first: a child's peak counts from that of this process, which is small yet.
-TESTS = [test_memory_does_not_grow, test_killed, test_full_disk, test_the_same_bytes, test_python_agrees, test_amounts]
+TESTS = [test_memory_does_not_grow, test_examples_do_not_grow, test_killed, test_full_disk, test_the_same_bytes, test_python_agrees, test_the_same_examples, test_amounts]
 
 
 def main():

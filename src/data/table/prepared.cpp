@@ -11,6 +11,8 @@
 #include "src/data/table/columnar/arrow/handed_source.h"
 #include "src/data/table/columnar/odbc/odbc_file.h"
 #include "src/data/table/sequence_source.h"
+#include "src/data/table/spill/chunk_store.h"
+#include "src/data/table/spill/run_table.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/table_file.h"
 #include "src/io/file.h"
@@ -101,22 +103,127 @@ std::shared_ptr<const TableNumbers> numbers_of(Column& column) {
   return std::make_shared<const TableNumbers>(std::move(numbers));
 }
 
-SourcePtr prepared(const Config& config, const std::string& folder, Frame frame, const TableFile* file, const std::string& name,
-                   TableUse use, bool of_job) {
+// The cells of chunks on the disk, as text_table() has them of a frame.
+class StoredCells : public CellStore {
+ public:
+  StoredCells(ChunkStore&& rows, const TableRoom& room) : rows_(std::move(rows)), room_(room), columns_(rows_.schema().columns.size()) {
+    for (size_t chunk = 0; chunk < rows_.size(); ++chunk) begins_.push_back(begins_.back() + rows_.rows_of(chunk));
+  }
+
+  std::string_view cell(int64_t row, int64_t column) override {
+    Cells& cells = columns_[static_cast<size_t>(column)];
+    if (row < cells.begin || row >= cells.end) load(cells, chunk_of(row), static_cast<size_t>(column));
+    const auto i = static_cast<size_t>(row - cells.begin);
+    const size_t begin = i == 0 ? 0 : cells.ends[i - 1];
+    return std::string_view(cells.text).substr(begin, cells.ends[i] - begin);
+  }
+  int64_t number(int64_t row) override {
+    const size_t chunk = chunk_of(row);
+    return rows_.read(chunk, {}).numbers[static_cast<size_t>(row - begins_[chunk])];
+  }
+  Tensor tensor(Dtype dtype, const Shape& shape, const std::function<void(int64_t row, std::byte* out)>& fill) override {
+    ScratchFile file(room_);
+    const size_t bytes = static_cast<size_t>(shape.elements() / shape[0]) * dtype_bytes(dtype),
+                 most = std::max<size_t>(1, (size_t{1} << 20) / bytes);
+    Bytes block;
+    for (int64_t row = 0; row < shape[0];) {
+      const auto count = static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(most), shape[0] - row));
+      block.assign(count * bytes, std::byte(0));
+      for (size_t i = 0; i < count; ++i) fill(row++, block.data() + i * bytes);
+      file.append(block);
+    }
+    struct Mapped {
+      std::shared_ptr<std::byte> memory;
+      Storage storage;
+    };
+    const auto memory = file.mapped();
+    const auto mapped = std::make_shared<Mapped>(Mapped{memory, Storage::borrow(memory.get(), static_cast<size_t>(shape[0]) * bytes)});
+    return Tensor(std::shared_ptr<Storage>(mapped, &mapped->storage), 0, dtype, shape);
+  }
+
+ private:
+  // A column of the chunk whose rows are begin .. end.
+  struct Cells {
+    int64_t begin = 0, end = 0;
+    std::string text;
+    std::vector<size_t> ends;
+  };
+
+  size_t chunk_of(int64_t row) const {
+    return static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), row) - begins_.begin()) - 1;
+  }
+  void load(Cells& cells, size_t chunk, size_t column) {
+    const Frame frame = rows_.read(chunk, {column});
+    cells.text.clear();
+    cells.ends.clear();
+    for (int64_t r = 0; r < frame.rows; ++r) {
+      append_cell(frame.columns[0], frame.schema.columns[0], r, cells.text);
+      cells.ends.push_back(cells.text.size());
+    }
+    cells.begin = begins_[chunk];
+    cells.end = begins_[chunk + 1];
+  }
+
+  ChunkStore rows_;
+  TableRoom room_;
+  std::vector<int64_t> begins_ = {0};
+  std::vector<Cells> columns_;
+};
+
+// The rows that steps leave: in memory, or on the disk where it is larger.
+class PreparedRows {
+ public:
+  explicit PreparedRows(const TableRoom& room) : room_(room) {}
+  void add(Frame&& frame) {
+    rows_ += frame.rows;
+    // A sequence is an example: they are filled up in memory.
+    const bool held = store_ == nullptr && (bytes_of(whole_) + bytes_of(frame) <= room_.part() || !frame.sequences.empty());
+    if (held) return append_chunk(whole_, std::move(frame));
+    if (store_ == nullptr) {
+      store_ = std::make_unique<ChunkStore>(std::make_shared<ScratchFile>(room_));
+      if (whole_.rows > 0) keep(std::move(whole_));
+      whole_ = empty_frame(frame.schema);
+    }
+    keep(std::move(frame));
+  }
+  int64_t rows() const { return rows_; }
+  const Frame& whole() const { return whole_; }
+  bool is_stored() const { return store_ != nullptr; }
+  Table table(const std::string& where) {
+    if (store_ == nullptr) return text_table(std::move(whole_), where);
+    const TableSchema& schema = store_->schema();
+    Table table{.where = where,
+                .names = schema.names(),
+                .named = true,
+                .columns = static_cast<int64_t>(schema.columns.size()),
+                .rows = rows_,
+                .of_records = true};
+    table.stored = std::make_shared<StoredCells>(std::move(*store_), room_);
+    return table;
+  }
+
+ private:
+  void keep(Frame&& frame) {
+    each_piece(std::move(frame), uint64_t{1} << 20, [&](Frame&& piece) { store_->add(piece); });
+  }
+  TableRoom room_;
+  Frame whole_;
+  std::unique_ptr<ChunkStore> store_;
+  int64_t rows_ = 0;
+};
+
+Steps steps_of(const Config& config, const std::string& folder, const TableRoom& room) {
   const Json* fitted = fitted_of(config);
   const Json* states = fitted != nullptr ? fitted->find("steps") : nullptr;
   const Json* list = config.raw("steps");
-  // The number of each row stays with it through the steps, for errors.
-  frame.numbers.resize(static_cast<size_t>(frame.rows));
-  std::iota(frame.numbers.begin(), frame.numbers.end(), 1);
-  Steps steps(list != nullptr ? *list : Json(), config.where() + ": steps", folder, states != nullptr ? *states : Json());
-  [[maybe_unused]] const int64_t rows = frame.rows;
-  const bool sequences = fitted != nullptr && fitted->find("sequences") != nullptr;
-  if (of_job) steps.run(frame);
-  else if (sequences) steps.apply_to_sequences(frame);  // an answer for each sequence
-  else steps.apply_to_each(frame);
-  assert(of_job || sequences || frame.rows == rows);  // a record, an answer: apply_to_each() refuses what makes other rows
-  if (frame.rows == 0) throw Error(ErrorKind::data, {.where = name, .what = "the steps leave no row"});
+  return Steps(list != nullptr ? *list : Json(), config.where() + ": steps", folder, states != nullptr ? *states : Json(), room);
+}
+
+SourcePtr source_of(const Config& config, PreparedRows& rows, const Steps& steps, const TableFile* file, const std::string& name,
+                    TableUse use) {
+  const Json* fitted = fitted_of(config);
+  const Frame& frame = rows.whole();
+  if (rows.rows() == 0) throw Error(ErrorKind::data, {.where = name, .what = "the steps leave no row"});
   Json inner = Json::object();
   for (const char* key : {"target", "weight", "features", "drop", "categorical", "missing", "task", "targets", "target_steps"})
     if (const Json* value = config.raw(key); value != nullptr) inner.set(key, *value);
@@ -126,13 +233,43 @@ SourcePtr prepared(const Config& config, const std::string& folder, Frame frame,
     config.fail(config.has("targets") ? "targets" : "target_steps", "is of sequences, and the steps make none", "",
                 "a step 'sequence' or 'slide'");
   const SourcePtr source =
-      frame.sequences.empty() ? table_source(options, text_table(std::move(frame), name), use) : sequence_source(options, frame, name, use);
+      frame.sequences.empty() ? table_source(options, rows.table(name), use) : sequence_source(options, frame, name, use);
   if (fitted != nullptr) return std::make_shared<PreparedSource>(source, *fitted);
   Json all = source->traits().fitted;
   all.set("type", "table");
   all.set("schema", schema_json(file->schema(), file->is_json() ? nullptr : &file->dialect()));
   all.set("steps", steps.states());
   return std::make_shared<PreparedSource>(source, std::move(all));
+}
+
+// A table that answers are wanted for: in memory.
+SourcePtr prepared(const Config& config, Frame frame, const TableFile* file, const std::string& name, TableUse use) {
+  const Json* fitted = fitted_of(config);
+  // The number of each row stays with it through the steps, for errors.
+  frame.numbers.resize(static_cast<size_t>(frame.rows));
+  std::iota(frame.numbers.begin(), frame.numbers.end(), 1);
+  TableRoom room = room_for_tables();
+  room.memory = UINT64_MAX;
+  const Steps steps = steps_of(config, ".", room);
+  [[maybe_unused]] const int64_t count = frame.rows;
+  const bool sequences = fitted != nullptr && fitted->find("sequences") != nullptr;
+  if (sequences) steps.apply_to_sequences(frame);  // an answer for each sequence
+  else steps.apply_to_each(frame);
+  assert(sequences || frame.rows == count);  // a record, an answer: apply_to_each() refuses what makes other rows
+  PreparedRows rows(room);
+  rows.add(std::move(frame));
+  return source_of(config, rows, steps, file, name, use);
+}
+
+// The rows of a job's table.
+SourcePtr prepared_rows(const Config& config, const std::string& folder, TableFile& file, const std::string& name) {
+  const TableRoom room = room_for_tables();
+  for (;;) {
+    Steps steps = steps_of(config, folder, room);
+    PreparedRows rows(room);
+    if (run_table(file, steps, room, true, [&](Frame&& frame) { rows.add(std::move(frame)); }))
+      return source_of(config, rows, steps, &file, name, TableUse::examples);
+  }
 }
 
 // A table that the program has handed over.
@@ -147,8 +284,7 @@ SourcePtr prepared_host(const Config& config, const std::string& folder) {
                 R"(its fields are read by {"type": "host", "name": ")" + name + "\"}");
   const std::string where = "table '" + name + "'";
   TableFile file(where, reading(config, folder, ""), handed->table());
-  Frame frame = file.all(uint64_t{1} << 35);
-  return prepared(config, folder, std::move(frame), &file, where, TableUse::examples, true);
+  return prepared_rows(config, folder, file, where);
 }
 
 }  // namespace
@@ -191,20 +327,19 @@ SourcePtr prepared_file(const Config& config, const std::string& folder) {
   const std::string name = config.string("file");
   const std::string path = is_odbc(name) ? name : path_in(folder, name);
   TableFile file(path, reading(config, folder, ""));
-  Frame frame = file.all(uint64_t{1} << 35);
-  return prepared(config, folder, std::move(frame), &file, is_odbc(name) ? odbc_place(name).shown : path, TableUse::examples, true);
+  return prepared_rows(config, folder, file, is_odbc(name) ? odbc_place(name).shown : path);
 }
 
 SourcePtr prepared_table(const Config& config, std::shared_ptr<const ColumnarFile> table, const std::string& name, TableUse use) {
   TableFile file(name, reading(config, ".", target_of(config, use)), std::move(table));
   Frame frame = file.all(uint64_t{1} << 35);
-  return prepared(config, ".", std::move(frame), &file, name, use, false);
+  return prepared(config, std::move(frame), &file, name, use);
 }
 
 SourcePtr prepared_text(const Config& config, std::string_view text, const std::string& name, TableUse use) {
   TableFile file(name, reading(config, ".", target_of(config, use)), std::string(text));
   Frame frame = file.all(uint64_t{1} << 33);
-  return prepared(config, ".", std::move(frame), &file, name, use, false);
+  return prepared(config, std::move(frame), &file, name, use);
 }
 
 SourcePtr prepared_records(const Config& config, const Table& records, TableUse use) {
@@ -232,7 +367,7 @@ SourcePtr prepared_records(const Config& config, const Table& records, TableUse 
                                       .expected = std::string("a ") + type_text(spec.type)});
     }
   }
-  return prepared(config, ".", std::move(frame), nullptr, records.where, use, false);
+  return prepared(config, std::move(frame), nullptr, records.where, use);
 }
 
 }  // namespace perigee::tables

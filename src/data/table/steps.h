@@ -66,7 +66,8 @@ class Steps {
  public:
   // `list` is that of a job; `states` what fitted() gave, or null. Error(data) that names the step.
   // `room`: what steps may hold of a table, and of the tables that they bring along.
-  Steps(const Json& list, const std::string& where, const std::string& folder, const Json& states = {}, const TableRoom& room = room_for_tables());
+  Steps(const Json& list, const std::string& where, const std::string& folder, const Json& states = {},
+        const TableRoom& room = room_for_tables());
   bool by_rows() const;
   bool only_spilled() const;
   bool is_fitted() const;

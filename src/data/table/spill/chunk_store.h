@@ -31,7 +31,7 @@ class ChunkStore {
   Frame read(size_t chunk, const std::vector<size_t>& columns) const;
   // Reads it for the last time.
   Frame take(size_t chunk);
-  // What has not been taken is not needed either.
+  // The chunks that have not been taken are not needed either.
   void clear();
   size_t size() const { return chunks_.size(); }
   int64_t rows() const { return rows_; }
@@ -66,7 +66,8 @@ template <class F>
 void each_piece(Frame&& frame, uint64_t bytes, F use) {
   const uint64_t whole = bytes_of(frame);
   if (whole <= bytes || frame.rows < 2) return use(std::move(frame));
-  const auto most = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(frame.rows) / static_cast<double>(whole) * static_cast<double>(bytes)));
+  const auto most =
+      std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(frame.rows) / static_cast<double>(whole) * static_cast<double>(bytes)));
   const bool has_sequences = !frame.sequences.empty();
   for (int64_t begin = 0, s = 0; begin < frame.rows;) {
     int64_t end = std::min(frame.rows, begin + most);

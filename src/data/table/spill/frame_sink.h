@@ -1,4 +1,4 @@
-// What takes a table chunk by chunk and gives what it makes of it to the next one.
+// Takes a table chunk by chunk, and gives what it makes of it to the next one.
 #pragma once
 
 #include <functional>

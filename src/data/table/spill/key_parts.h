@@ -17,7 +17,7 @@ class KeyParts {
   // `level`: rows of one part of a level are in several parts of the next.
   KeyParts(const TableRoom& room, const std::shared_ptr<ScratchFile>& file, unsigned level);
   void add(const Frame& frame, const std::vector<size_t>& keys);
-  // What is still held goes to the disk. Parts may be empty.
+  // The rows that are still held go to the disk. Parts may be empty.
   std::vector<ChunkStore>& finish();
 
  private:

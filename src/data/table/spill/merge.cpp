@@ -14,7 +14,7 @@
 namespace perigee::tables {
 namespace {
 
-// What decides most comparisons: the first column's value as bits that are ordered as it is. Numbers, then NaN, then what is missing.
+// Decides most comparisons: the first column's value as bits that are ordered as it is. Numbers, then NaN, then what is missing.
 struct RowHead {
   uint64_t bits = 0;
   uint8_t kind = 0;
@@ -93,9 +93,11 @@ class Merge {
       if (cursor.frame.rows == 0) continue;
       cursor.heads.clear();
       for (int64_t r = 0; r < cursor.frame.rows; ++r)
-        cursor.heads.push_back(order_.columns.empty() ? RowHead() : head_of(cursor.frame.columns[order_.columns[0]], r, order_.descending[0]));
-      most_picks_ = std::max<size_t>(1, static_cast<size_t>(static_cast<double>(cursor.frame.rows) / static_cast<double>(bytes_of(cursor.frame) + 1) *
-                                                           static_cast<double>(out_bytes_)));
+        cursor.heads.push_back(order_.columns.empty() ? RowHead()
+                                                      : head_of(cursor.frame.columns[order_.columns[0]], r, order_.descending[0]));
+      most_picks_ =
+          std::max<size_t>(1, static_cast<size_t>(static_cast<double>(cursor.frame.rows) / static_cast<double>(bytes_of(cursor.frame) + 1) *
+                                                  static_cast<double>(out_bytes_)));
       return true;
     }
     cursor.frame = Frame();
@@ -245,7 +247,8 @@ void merge_runs(std::vector<ChunkStore> runs, const RowOrder& order, const Table
   Merge(runs, order, run_chunk_bytes(room) * 4, use).run();
 }
 
-SpilledSort::SpilledSort(const TableRoom& room, std::vector<std::string> names, std::vector<bool> descending, std::string where, UseFrame use)
+SpilledSort::SpilledSort(const TableRoom& room, std::vector<std::string> names, std::vector<bool> descending, std::string where,
+                         UseFrame use)
     : room_(room), names_(std::move(names)), where_(std::move(where)), use_(std::move(use)), file_(std::make_shared<ScratchFile>(room)) {
   order_.descending = std::move(descending);
 }
@@ -260,7 +263,7 @@ void SpilledSort::add(Frame&& frame) {
   });
 }
 
-// What is held is cut among the threads: a run each.
+// The held chunks are cut among the threads: a run each.
 void SpilledSort::write_runs() {
   if (held_.empty()) return;
   const size_t parts = std::min(held_.size(), static_cast<size_t>(room_.threads)), first = runs_.size();

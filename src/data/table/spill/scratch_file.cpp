@@ -1,6 +1,7 @@
 #include "src/data/table/spill/scratch_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -93,6 +94,13 @@ void ScratchFile::read(uint64_t at, std::span<std::byte> bytes) const {
     if (count == 0 || (count < 0 && errno != EINTR)) fail("the scratch file of a table that is larger than its memory cannot be read");
     if (count > 0) done += static_cast<size_t>(count);
   }
+}
+
+std::shared_ptr<std::byte> ScratchFile::mapped() const {
+  const uint64_t size = size_;
+  void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file_, 0);
+  if (memory == MAP_FAILED) fail("the scratch file of a table that is larger than its memory cannot be read");
+  return {static_cast<std::byte*>(memory), [size](std::byte* data) { ::munmap(data, size); }};
 }
 
 void ScratchFile::release([[maybe_unused]] uint64_t at, [[maybe_unused]] uint64_t size) const {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -15,7 +16,7 @@ struct TableRoom {
   std::string folder = {};
   int threads = 1;
 
-  // Of the memory: what a step holds of a table before it goes to the disk, or reads of it at once.
+  // The share of the memory that a step holds of a table before it goes to the disk, or reads of it at once.
   uint64_t part() const { return memory / 8; }
 };
 
@@ -36,6 +37,8 @@ class ScratchFile {
   // Both from several threads at once. Returns where the bytes begin.
   uint64_t append(std::span<const std::byte> bytes);
   void read(uint64_t at, std::span<std::byte> bytes) const;
+  // All of it, as long as the pointer is kept; changes are the process's own. Not empty.
+  std::shared_ptr<std::byte> mapped() const;
   // These bytes are not read again: the disk may have them back.
   void release(uint64_t at, uint64_t size) const;
 

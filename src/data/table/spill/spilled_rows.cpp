@@ -147,14 +147,19 @@ class ChoiceSink : public FrameSink {
 class SequenceSink : public FrameSink {
  public:
   SequenceSink(const TableRoom& room, std::vector<std::string> keys, std::vector<std::string> order, std::string where, UseFrame next)
-      : room_(room), order_(std::move(order)), where_(std::move(where)), next_(std::move(next)), parts_(room, std::move(keys), where_, *this) {}
+      : room_(room),
+        order_(std::move(order)),
+        where_(std::move(where)),
+        next_(std::move(next)),
+        parts_(room, std::move(keys), where_, *this) {}
 
   void add(Frame&& frame) override {
     if (frame.rows == 0) return;
     if (sort_ == nullptr) {
       std::vector<std::string> names = {hidden_name("group")};
       for (const size_t c : columns_of(frame, order_, where_)) names.push_back(frame.schema.columns[c].name);
-      sort_ = std::make_unique<SpilledSort>(room_, names, std::vector<bool>{false}, where_, [this](Frame&& sorted) { cut(std::move(sorted)); });
+      sort_ =
+          std::make_unique<SpilledSort>(room_, names, std::vector<bool>{false}, where_, [this](Frame&& sorted) { cut(std::move(sorted)); });
     }
     parts_.add(std::move(frame));
   }
@@ -186,7 +191,8 @@ class SequenceSink : public FrameSink {
           std::vector<size_t> columns(keys().size());
           std::iota(columns.begin(), columns.end(), size_t{0});
           std::vector<int64_t> firsts;
-          const std::vector<int64_t> groups = columns.empty() ? std::vector<int64_t>(static_cast<size_t>(both.rows), 0) : group_rows(both, columns, &firsts);
+          const std::vector<int64_t> groups =
+              columns.empty() ? std::vector<int64_t>(static_cast<size_t>(both.rows), 0) : group_rows(both, columns, &firsts);
           if (columns.empty()) firsts = {0};
           if (!gives) {
             both.take(firsts);
@@ -195,8 +201,7 @@ class SequenceSink : public FrameSink {
             return;
           }
           Column group(Type::integer);
-          for (size_t r = before; r < groups.size(); ++r)
-            group.whole.push_back(first.columns.back().whole[static_cast<size_t>(groups[r])]);
+          for (size_t r = before; r < groups.size(); ++r) group.whole.push_back(first.columns.back().whole[static_cast<size_t>(groups[r])]);
           batch.columns[row] = std::move(group);
           batch.schema.columns[row] = hidden_spec("group");
           owner_.sort_->add(std::move(batch));
@@ -256,11 +261,12 @@ class SequenceSink : public FrameSink {
 
 }  // namespace
 
-SinkPtr spilled_sort(const TableRoom& room, std::vector<std::string> names, std::vector<bool> descending, std::string where, UseFrame next) {
+SinkPtr spilled_sort(const TableRoom& room, std::vector<std::string> names, std::vector<bool> descending, std::string where,
+                     UseFrame next) {
   return std::make_unique<SpilledSort>(room, std::move(names), std::move(descending), std::move(where), std::move(next));
 }
-SinkPtr spilled_rank(const TableRoom& room, std::vector<std::string> names, std::vector<bool> descending, std::string name, std::string where,
-                     UseFrame next) {
+SinkPtr spilled_rank(const TableRoom& room, std::vector<std::string> names, std::vector<bool> descending, std::string name,
+                     std::string where, UseFrame next) {
   return std::make_unique<RankSink>(room, std::move(names), std::move(descending), std::move(name), std::move(where), std::move(next));
 }
 SinkPtr spilled_distinct(const TableRoom& room, std::vector<std::string> names, std::string where, UseFrame next) {
@@ -270,7 +276,8 @@ SinkPtr spilled_head(int64_t from, int64_t count, UseFrame next) { return std::m
 SinkPtr spilled_choice(const TableRoom& room, std::function<std::function<bool(int64_t)>(int64_t)> stays, UseFrame next) {
   return std::make_unique<ChoiceSink>(room, std::move(stays), std::move(next));
 }
-SinkPtr spilled_sequence(const TableRoom& room, std::vector<std::string> keys, std::vector<std::string> order, std::string where, UseFrame next) {
+SinkPtr spilled_sequence(const TableRoom& room, std::vector<std::string> keys, std::vector<std::string> order, std::string where,
+                         UseFrame next) {
   return std::make_unique<SequenceSink>(room, std::move(keys), std::move(order), std::move(where), std::move(next));
 }
 

@@ -115,7 +115,8 @@ class LastSink : public FrameSink {
 
 std::unique_ptr<FrameSink> Steps::run_spilled(const TableRoom& room, UseFrame next) {
   std::unique_ptr<FrameSink> chain = std::make_unique<LastSink>(std::move(next));
-  for (auto named = steps_.rbegin(); named != steps_.rend(); ++named) chain = std::make_unique<StepNode>(*named->step, room, std::move(chain));
+  for (auto named = steps_.rbegin(); named != steps_.rend(); ++named)
+    chain = std::make_unique<StepNode>(*named->step, room, std::move(chain));
   return chain;
 }
 

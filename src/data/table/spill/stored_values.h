@@ -1,4 +1,4 @@
-// What steps measure of a column that lies on the disk.
+// Measures a column that lies on the disk, for steps.
 #pragma once
 
 #include <functional>

@@ -19,9 +19,7 @@ constexpr double kGroupNaN = std::numeric_limits<double>::quiet_NaN();
 bool group_of_texts(Aggregate op) { return op == Aggregate::append || op == Aggregate::prepend; }
 bool keeps_type(Aggregate op) { return op == Aggregate::first || op == Aggregate::last || op == Aggregate::min || op == Aggregate::max; }
 bool group_counted(Aggregate op) { return op == Aggregate::count || op == Aggregate::rows || op == Aggregate::distinct; }
-bool group_of_moments(Aggregate op) {
-  return op == Aggregate::mean || (op >= Aggregate::stdev && op <= Aggregate::population_variance);
-}
+bool group_of_moments(Aggregate op) { return op == Aggregate::mean || (op >= Aggregate::stdev && op <= Aggregate::population_variance); }
 
 }  // namespace
 
@@ -145,7 +143,7 @@ struct GroupAggregate::State {
   std::vector<int64_t> seen;
   std::unordered_set<uint64_t> known;  // hashes of 64 bits: of group and value
   GroupMoments moments;
-  std::vector<double> rest;  // what rounding leaves of the means
+  std::vector<double> rest;    // what rounding leaves of the means
   std::vector<uint8_t> again;  // groups whose sums are not finite
   int pass = 0;
 };
@@ -169,7 +167,7 @@ void GroupAggregate::take_chosen(const Column& column, const std::vector<int64_t
     kept = column.rows(chosen_rows(op_, column, groups, count));
     return;
   }
-  // What was chosen before is a row before the others.
+  // The choice so far is a row before the others.
   std::vector<int64_t> all(static_cast<size_t>(kept.size()));
   std::iota(all.begin(), all.end(), 0);
   all.insert(all.end(), groups.begin(), groups.end());

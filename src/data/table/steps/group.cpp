@@ -19,7 +19,7 @@ struct GroupOptions {
 
 using GroupColumns = std::vector<std::pair<Aggregate, size_t>>;
 
-// What becomes of which column, in the order of the result.
+// The aggregates and their columns, in the order of the result.
 GroupColumns columns_of_groups(const Frame& frame, const GroupOptions& options, const std::vector<size_t>& keys) {
   const auto is_key = [&](size_t c) { return std::find(keys.begin(), keys.end(), c) != keys.end(); };
   GroupColumns named, all;
@@ -165,8 +165,9 @@ std::unique_ptr<Step> open_group(const Config& config, const StepContext& contex
     const std::string name = config.choice("other", "mean", known);
     options.other = static_cast<Aggregate>(std::find(known.begin(), known.end(), name) - known.begin());
   }
-  return step_by_sequences([options](Frame& frame) { group_frame(options, frame); },
-                           [options](const TableRoom& room, const UseFrame& next) { return std::make_unique<GroupSink>(room, options, next); });
+  return step_by_sequences(
+      [options](Frame& frame) { group_frame(options, frame); },
+      [options](const TableRoom& room, const UseFrame& next) { return std::make_unique<GroupSink>(room, options, next); });
 }
 
 constexpr Option kGroup[] = {{"group", "list of names", nullptr, "the keys; none: one row of all, or one for each sequence"},

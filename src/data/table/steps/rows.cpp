@@ -232,7 +232,8 @@ std::unique_ptr<Step> open_sample(const Config& config, const StepContext&) {
         frame.take(rows);
       },
       [share, seed](const TableRoom& room, const UseFrame& next) {
-        return spilled_choice(room, [share, seed](int64_t rows) { return sample_of(share, seed, rows); }, next);
+        return spilled_choice(
+            room, [share, seed](int64_t rows) { return sample_of(share, seed, rows); }, next);
       });
 }
 

@@ -62,32 +62,29 @@ std::unique_ptr<Step> open_flatten(const Config&, const StepContext&) {
 // Shortest parts of at most `length` rows; equal ones differ by one row at most.
 std::unique_ptr<Step> open_split(const Config& config, const StepContext& context) {
   const std::string gap = config.string("gap", "");
-  return step_by_sequences(
-      [column = config.string("split", ""), gap = gap.empty() ? -1 : span_ms(gap, context.where),
-       length = config.integer_in("length", 1, INT64_MAX, INT64_MAX), equal = config.boolean("equal", false),
-       where = context.where](Frame& frame) {
-        const Column* time =
-            gap < 0
-                ? nullptr
+  return step_by_sequences([column = config.string("split", ""), gap = gap.empty() ? -1 : span_ms(gap, context.where),
+                            length = config.integer_in("length", 1, INT64_MAX, INT64_MAX), equal = config.boolean("equal", false),
+                            where = context.where](Frame& frame) {
+    const Column* time =
+        gap < 0 ? nullptr
                 : &frame.columns[columns_of(frame, {column}, where, [](Type t) { return t == Type::time || t == Type::integer; }).at(0)];
-        const std::vector<int64_t> old = frame.bounds();
-        std::vector<int64_t> bounds = {0};
-        for (size_t s = 0; s + 1 < old.size(); ++s) {
-          const int64_t count = old[s + 1] - old[s];
-          int64_t most = std::max<int64_t>(count, 1);
-          if (length < count) {
-            const int64_t parts = (count + length - 1) / length;
-            most = equal ? (count + parts - 1) / parts : length;
-          }
-          int64_t begin = old[s];
-          for (int64_t r = old[s] + 1; r < old[s + 1]; ++r)
-            if (r - begin >= most ||
-                (time != nullptr && time->whole[static_cast<size_t>(r)] - time->whole[static_cast<size_t>(r - 1)] > gap))
-              bounds.push_back(begin = r);
-          bounds.push_back(old[s + 1]);
-        }
-        frame.sequences = std::move(bounds);
-      });
+    const std::vector<int64_t> old = frame.bounds();
+    std::vector<int64_t> bounds = {0};
+    for (size_t s = 0; s + 1 < old.size(); ++s) {
+      const int64_t count = old[s + 1] - old[s];
+      int64_t most = std::max<int64_t>(count, 1);
+      if (length < count) {
+        const int64_t parts = (count + length - 1) / length;
+        most = equal ? (count + parts - 1) / parts : length;
+      }
+      int64_t begin = old[s];
+      for (int64_t r = old[s] + 1; r < old[s + 1]; ++r)
+        if (r - begin >= most || (time != nullptr && time->whole[static_cast<size_t>(r)] - time->whole[static_cast<size_t>(r - 1)] > gap))
+          bounds.push_back(begin = r);
+      bounds.push_back(old[s + 1]);
+    }
+    frame.sequences = std::move(bounds);
+  });
 }
 
 std::unique_ptr<Step> open_trim(const Config& config, const StepContext&) {
@@ -109,40 +106,39 @@ std::unique_ptr<Step> open_length(const Config& config, const StepContext& conte
   const Json* values = config.raw("pad");
   if (values != nullptr && values->is_array())
     for (const Json& each : values->as_array()) pad.push_back(each.is_null() ? "" : each.is_string() ? each.as_string() : each.dump());
-  return step_by_sequences(
-      [length = config.integer_in("length", 1, 1 << 24), padded = values != nullptr && !values->is_null(), pad,
-       where = context.where](Frame& frame) {
-        Picked picked;
-        const std::vector<int64_t> bounds = frame.bounds();
-        for (size_t s = 0; s + 1 < bounds.size(); ++s) {
-          const int64_t end = std::min(bounds[s + 1], bounds[s] + length);
-          for (int64_t r = bounds[s]; r < end; ++r) picked.rows.push_back(r);
-          for (int64_t r = end - bounds[s]; padded && r < length; ++r) picked.rows.push_back(-1);
-          picked.end();
-        }
-        const std::vector<int64_t> rows = picked.rows;
-        picked.into(frame);
-        if (!padded) return;
-        if (pad.size() != frame.columns.size())
-          throw Error(ErrorKind::data, {.where = where,
-                                        .what = "'pad' has another number of values than the table columns",
-                                        .got = std::to_string(pad.size()),
-                                        .expected = std::to_string(frame.columns.size())});
-        for (size_t c = 0; c < pad.size(); ++c) {
-          const ColumnSpec& spec = frame.schema.columns[c];
-          Column one(spec.type), out(spec.type);
-          if (pad[c].empty()) one.add_missing();
-          else if (!add_parsed(spec, pad[c], one))
-            throw Error(ErrorKind::data, {.where = where,
-                                          .what = "'pad' has a value that does not fit '" + spec.name + "'",
-                                          .got = "'" + pad[c] + "'",
-                                          .expected = type_text(spec.type)});
-          for (size_t r = 0; r < rows.size(); ++r)
-            if (rows[r] < 0) out.add_from(one, 0);
-            else out.add_from(frame.columns[c], static_cast<int64_t>(r));
-          frame.columns[c] = std::move(out);
-        }
-      });
+  return step_by_sequences([length = config.integer_in("length", 1, 1 << 24), padded = values != nullptr && !values->is_null(), pad,
+                            where = context.where](Frame& frame) {
+    Picked picked;
+    const std::vector<int64_t> bounds = frame.bounds();
+    for (size_t s = 0; s + 1 < bounds.size(); ++s) {
+      const int64_t end = std::min(bounds[s + 1], bounds[s] + length);
+      for (int64_t r = bounds[s]; r < end; ++r) picked.rows.push_back(r);
+      for (int64_t r = end - bounds[s]; padded && r < length; ++r) picked.rows.push_back(-1);
+      picked.end();
+    }
+    const std::vector<int64_t> rows = picked.rows;
+    picked.into(frame);
+    if (!padded) return;
+    if (pad.size() != frame.columns.size())
+      throw Error(ErrorKind::data, {.where = where,
+                                    .what = "'pad' has another number of values than the table columns",
+                                    .got = std::to_string(pad.size()),
+                                    .expected = std::to_string(frame.columns.size())});
+    for (size_t c = 0; c < pad.size(); ++c) {
+      const ColumnSpec& spec = frame.schema.columns[c];
+      Column one(spec.type), out(spec.type);
+      if (pad[c].empty()) one.add_missing();
+      else if (!add_parsed(spec, pad[c], one))
+        throw Error(ErrorKind::data, {.where = where,
+                                      .what = "'pad' has a value that does not fit '" + spec.name + "'",
+                                      .got = "'" + pad[c] + "'",
+                                      .expected = type_text(spec.type)});
+      for (size_t r = 0; r < rows.size(); ++r)
+        if (rows[r] < 0) out.add_from(one, 0);
+        else out.add_from(frame.columns[c], static_cast<int64_t>(r));
+      frame.columns[c] = std::move(out);
+    }
+  });
 }
 
 // A text of JSON's value for add_parsed; nothing: missing.
@@ -162,57 +158,55 @@ void add_edge(Column& out, const ColumnSpec& spec, const std::optional<std::stri
 }
 
 std::unique_ptr<Step> open_offset(const Config& config, const StepContext& context) {
-  return step_by_sequences(
-      [names = config.string_list("offset"), by = config.integer_in("by", -(int64_t{1} << 40), int64_t{1} << 40),
-       make_new = config.boolean("new", false), trim = config.string("edge", "missing") == "trim", value = edge_value(config, "value"),
-       where = context.where](Frame& frame) {
-        const std::vector<int64_t> bounds = frame.bounds();
-        for (const std::string& name : names) {
-          const size_t c = frame.schema.at(name, where);
-          ColumnSpec spec = frame.schema.columns[c];
-          Column out(spec.type);
-          for (size_t s = 0; s + 1 < bounds.size(); ++s)
-            for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r)
-              if (r - by >= bounds[s] && r - by < bounds[s + 1]) out.add_from(frame.columns[c], r - by);
-              else add_edge(out, spec, trim ? std::nullopt : value, where);
-          if (make_new) spec.name = "offset(" + std::to_string(by) + "," + name + ")";
-          frame.add(std::move(spec), std::move(out), static_cast<int64_t>(c) + 1);
-        }
-        if (!trim) return;
-        Picked picked;
-        const bool had = !frame.sequences.empty();
-        for (size_t s = 0; s + 1 < bounds.size(); ++s) {
-          for (int64_t r = bounds[s] + std::max<int64_t>(by, 0); r < bounds[s + 1] + std::min<int64_t>(by, 0); ++r)
-            picked.rows.push_back(r);
-          picked.end();
-        }
-        picked.into(frame);
-        if (!had) frame.sequences.clear();
-      });
+  return step_by_sequences([names = config.string_list("offset"), by = config.integer_in("by", -(int64_t{1} << 40), int64_t{1} << 40),
+                            make_new = config.boolean("new", false), trim = config.string("edge", "missing") == "trim",
+                            value = edge_value(config, "value"), where = context.where](Frame& frame) {
+    const std::vector<int64_t> bounds = frame.bounds();
+    for (const std::string& name : names) {
+      const size_t c = frame.schema.at(name, where);
+      ColumnSpec spec = frame.schema.columns[c];
+      Column out(spec.type);
+      for (size_t s = 0; s + 1 < bounds.size(); ++s)
+        for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r)
+          if (r - by >= bounds[s] && r - by < bounds[s + 1]) out.add_from(frame.columns[c], r - by);
+          else add_edge(out, spec, trim ? std::nullopt : value, where);
+      if (make_new) spec.name = "offset(" + std::to_string(by) + "," + name + ")";
+      frame.add(std::move(spec), std::move(out), static_cast<int64_t>(c) + 1);
+    }
+    if (!trim) return;
+    Picked picked;
+    const bool had = !frame.sequences.empty();
+    for (size_t s = 0; s + 1 < bounds.size(); ++s) {
+      for (int64_t r = bounds[s] + std::max<int64_t>(by, 0); r < bounds[s + 1] + std::min<int64_t>(by, 0); ++r) picked.rows.push_back(r);
+      picked.end();
+    }
+    picked.into(frame);
+    if (!had) frame.sequences.clear();
+  });
 }
 
 std::unique_ptr<Step> open_difference(const Config& config, const StepContext& context) {
-  return step_by_sequences(
-      [name = config.string("difference"), to = config.string("new", ""), lag = config.integer_in("lag", 1, int64_t{1} << 40, 1),
-       value = edge_value(config, "first"), where = context.where](Frame& frame) {
-        const size_t c = columns_of(frame, {name}, where, [](Type t) { return is_numeric(t) || t == Type::time; }).at(0);
-        const Column& column = frame.columns[c];
-        ColumnSpec spec{.name = to.empty() ? name : to, .type = column.type == Type::real ? Type::real : Type::integer};
-        Column out(spec.type);
-        const std::vector<int64_t> bounds = frame.bounds();
-        for (size_t s = 0; s + 1 < bounds.size(); ++s)
-          for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
-            const auto now = static_cast<size_t>(r), before = static_cast<size_t>(r - lag);
-            int64_t whole = 0;
-            if (r - lag < bounds[s]) add_edge(out, spec, value, where);
-            else if (column.is_missing(r) || column.is_missing(r - lag)) out.add_missing();
-            else if (spec.type == Type::real) out.add_real(column.real[now] - column.real[before]);
-            else if (__builtin_sub_overflow(column.whole[now], column.whole[before], &whole)) out.add_missing();
-            else out.add_whole(whole);
-          }
-        frame.columns[c] = std::move(out);
-        frame.schema.columns[c] = std::move(spec);
-      });
+  return step_by_sequences([name = config.string("difference"), to = config.string("new", ""),
+                            lag = config.integer_in("lag", 1, int64_t{1} << 40, 1), value = edge_value(config, "first"),
+                            where = context.where](Frame& frame) {
+    const size_t c = columns_of(frame, {name}, where, [](Type t) { return is_numeric(t) || t == Type::time; }).at(0);
+    const Column& column = frame.columns[c];
+    ColumnSpec spec{.name = to.empty() ? name : to, .type = column.type == Type::real ? Type::real : Type::integer};
+    Column out(spec.type);
+    const std::vector<int64_t> bounds = frame.bounds();
+    for (size_t s = 0; s + 1 < bounds.size(); ++s)
+      for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
+        const auto now = static_cast<size_t>(r), before = static_cast<size_t>(r - lag);
+        int64_t whole = 0;
+        if (r - lag < bounds[s]) add_edge(out, spec, value, where);
+        else if (column.is_missing(r) || column.is_missing(r - lag)) out.add_missing();
+        else if (spec.type == Type::real) out.add_real(column.real[now] - column.real[before]);
+        else if (__builtin_sub_overflow(column.whole[now], column.whole[before], &whole)) out.add_missing();
+        else out.add_whole(whole);
+      }
+    frame.columns[c] = std::move(out);
+    frame.schema.columns[c] = std::move(spec);
+  });
 }
 
 constexpr double kSequencesNaN = std::numeric_limits<double>::quiet_NaN();
@@ -220,54 +214,54 @@ constexpr double kSequencesNaN = std::numeric_limits<double>::quiet_NaN();
 std::unique_ptr<Step> open_moving(const Config& config, const StepContext& context) {
   const std::vector<std::string> known(std::begin(kAggregates), std::end(kAggregates));
   const std::string op = config.choice("op", "mean", known);
-  return step_by_sequences(
-      [name = config.string("moving"), window = config.integer_in("rows", 1, 1 << 20),
-       op = static_cast<Aggregate>(std::find(known.begin(), known.end(), op) - known.begin()), to = config.string("new", ""),
-       partial = config.string("edge", "partial") == "partial", where = context.where](Frame& frame) {
-        const size_t c = frame.schema.at(name, where);
-        const Column& column = frame.columns[c];
-        Column out(aggregate_type(op, column.type));
-        const std::vector<int64_t> bounds = frame.bounds();
-        if (op == Aggregate::mean || op == Aggregate::sum) {
-          if (!is_numeric(column.type)) columns_of(frame, {name}, where, is_numeric);
-          out = Column(Type::real);
-          const bool gaps = !column.missing.empty();
-          if (!gaps) resize_large(out.real, static_cast<size_t>(frame.rows));
-          for (size_t s = 0; !gaps && s + 1 < bounds.size(); ++s) {
-            moving_sums(column, bounds[s], bounds[s + 1], window, out.real.data() + bounds[s]);
-            for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
-              const int64_t count = std::min(r - bounds[s] + 1, window);
-              if (!partial && count < window) out.set_missing(r), out.real[static_cast<size_t>(r)] = kSequencesNaN;
-              else if (op == Aggregate::mean) out.real[static_cast<size_t>(r)] /= static_cast<double>(count);
-            }
-          }
-          for (size_t s = 0; gaps && s + 1 < bounds.size(); ++s)
-            for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
-              const int64_t from = std::max(bounds[s], r - window + 1);
-              double sum = 0;
-              int64_t count = 0;
-              for (int64_t i = from; i <= r; ++i)
-                if (!column.is_missing(i)) sum += column.number(i), ++count;
-              if (count == 0 || (!partial && r - bounds[s] + 1 < window)) out.add_missing();
-              else out.add_real(op == Aggregate::mean ? sum / static_cast<double>(count) : sum);
-            }
-        } else {
-          for (size_t s = 0; s + 1 < bounds.size(); ++s)
-            for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
-              if (!partial && r - bounds[s] + 1 < window) {
-                out.add_missing();
-                continue;
-              }
-              std::vector<int64_t> rows;
-              for (int64_t i = std::max(bounds[s], r - window + 1); i <= r; ++i) rows.push_back(i);
-              out.append(aggregate(op, column.rows(rows), frame.schema.columns[c], std::vector<int64_t>(rows.size(), 0), 1, where));
-            }
+  return step_by_sequences([name = config.string("moving"), window = config.integer_in("rows", 1, 1 << 20),
+                            op = static_cast<Aggregate>(std::find(known.begin(), known.end(), op) - known.begin()),
+                            to = config.string("new", ""), partial = config.string("edge", "partial") == "partial",
+                            where = context.where](Frame& frame) {
+    const size_t c = frame.schema.at(name, where);
+    const Column& column = frame.columns[c];
+    Column out(aggregate_type(op, column.type));
+    const std::vector<int64_t> bounds = frame.bounds();
+    if (op == Aggregate::mean || op == Aggregate::sum) {
+      if (!is_numeric(column.type)) columns_of(frame, {name}, where, is_numeric);
+      out = Column(Type::real);
+      const bool gaps = !column.missing.empty();
+      if (!gaps) resize_large(out.real, static_cast<size_t>(frame.rows));
+      for (size_t s = 0; !gaps && s + 1 < bounds.size(); ++s) {
+        moving_sums(column, bounds[s], bounds[s + 1], window, out.real.data() + bounds[s]);
+        for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
+          const int64_t count = std::min(r - bounds[s] + 1, window);
+          if (!partial && count < window) out.set_missing(r), out.real[static_cast<size_t>(r)] = kSequencesNaN;
+          else if (op == Aggregate::mean) out.real[static_cast<size_t>(r)] /= static_cast<double>(count);
         }
-        ColumnSpec spec{.name = to.empty() ? std::string(aggregate_text(op)) + "(" + std::to_string(window) + "," + name + ")" : to,
-                        .type = out.type};
-        if (spec.type == Type::category) spec.categories = frame.schema.columns[c].categories;
-        frame.add(std::move(spec), std::move(out));
-      });
+      }
+      for (size_t s = 0; gaps && s + 1 < bounds.size(); ++s)
+        for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
+          const int64_t from = std::max(bounds[s], r - window + 1);
+          double sum = 0;
+          int64_t count = 0;
+          for (int64_t i = from; i <= r; ++i)
+            if (!column.is_missing(i)) sum += column.number(i), ++count;
+          if (count == 0 || (!partial && r - bounds[s] + 1 < window)) out.add_missing();
+          else out.add_real(op == Aggregate::mean ? sum / static_cast<double>(count) : sum);
+        }
+    } else {
+      for (size_t s = 0; s + 1 < bounds.size(); ++s)
+        for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
+          if (!partial && r - bounds[s] + 1 < window) {
+            out.add_missing();
+            continue;
+          }
+          std::vector<int64_t> rows;
+          for (int64_t i = std::max(bounds[s], r - window + 1); i <= r; ++i) rows.push_back(i);
+          out.append(aggregate(op, column.rows(rows), frame.schema.columns[c], std::vector<int64_t>(rows.size(), 0), 1, where));
+        }
+    }
+    ColumnSpec spec{.name = to.empty() ? std::string(aggregate_text(op)) + "(" + std::to_string(window) + "," + name + ")" : to,
+                    .type = out.type};
+    if (spec.type == Type::category) spec.categories = frame.schema.columns[c].categories;
+    frame.add(std::move(spec), std::move(out));
+  });
 }
 
 int64_t floor_to(int64_t x, int64_t unit) { return (x >= 0 ? x / unit : -((-x + unit - 1) / unit)) * unit; }
@@ -275,36 +269,35 @@ int64_t floor_to(int64_t x, int64_t unit) { return (x >= 0 ? x / unit : -((-x + 
 std::unique_ptr<Step> open_windows(const Config& config, const StepContext& context) {
   const int64_t size = span_ms(config.string("size"), context.where);
   const std::string every = config.string("every", "");
-  return step_by_sequences(
-      [name = config.string("windows"), size, step = every.empty() ? size : span_ms(every, context.where),
-       shift = span_ms(config.string("shift", "0"), context.where), empty = config.boolean("empty", false),
-       where = context.where](Frame& frame) {
-        if (size <= 0 || step <= 0) throw Error(ErrorKind::data, {.where = where, .what = "windows want a size and a distance above 0"});
-        const Column& time = frame.columns[columns_of(frame, {name}, where, [](Type t) { return t == Type::time; }).at(0)];
-        Picked picked;
-        const std::vector<int64_t> bounds = frame.bounds();
-        for (size_t s = 0; s + 1 < bounds.size(); ++s) {
-          if (bounds[s] == bounds[s + 1]) continue;
-          for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r)
-            if (time.is_missing(r) || (r > bounds[s] && time.whole[static_cast<size_t>(r)] < time.whole[static_cast<size_t>(r - 1)]))
-              throw Error(ErrorKind::data, {.where = where + ": row " + std::to_string(r + 1),
-                                            .what = "the time is missing or goes back",
-                                            .hint = "a step {\"sort\": \"" + name + "\"} before it sorts the rows"});
-          const int64_t first = time.whole[static_cast<size_t>(bounds[s])], last = time.whole[static_cast<size_t>(bounds[s + 1] - 1)];
-          if ((last - first) / step > kMostWindows)
-            throw Error(ErrorKind::resources,
-                        {.where = where, .what = "there are too many windows", .got = std::to_string((last - first) / step)});
-          // The first window that has the first row: windows begin at multiples of `step`.
-          int64_t from = bounds[s];
-          for (int64_t begin = floor_to(first - shift - size, step) + step + shift; begin <= last; begin += step) {
-            while (from < bounds[s + 1] && time.whole[static_cast<size_t>(from)] < begin) ++from;
-            const size_t before = picked.rows.size();
-            for (int64_t r = from; r < bounds[s + 1] && time.whole[static_cast<size_t>(r)] < begin + size; ++r) picked.rows.push_back(r);
-            if (empty || picked.rows.size() > before) picked.end();
-          }
-        }
-        picked.into(frame);
-      });
+  return step_by_sequences([name = config.string("windows"), size, step = every.empty() ? size : span_ms(every, context.where),
+                            shift = span_ms(config.string("shift", "0"), context.where), empty = config.boolean("empty", false),
+                            where = context.where](Frame& frame) {
+    if (size <= 0 || step <= 0) throw Error(ErrorKind::data, {.where = where, .what = "windows want a size and a distance above 0"});
+    const Column& time = frame.columns[columns_of(frame, {name}, where, [](Type t) { return t == Type::time; }).at(0)];
+    Picked picked;
+    const std::vector<int64_t> bounds = frame.bounds();
+    for (size_t s = 0; s + 1 < bounds.size(); ++s) {
+      if (bounds[s] == bounds[s + 1]) continue;
+      for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r)
+        if (time.is_missing(r) || (r > bounds[s] && time.whole[static_cast<size_t>(r)] < time.whole[static_cast<size_t>(r - 1)]))
+          throw Error(ErrorKind::data, {.where = where + ": row " + std::to_string(r + 1),
+                                        .what = "the time is missing or goes back",
+                                        .hint = "a step {\"sort\": \"" + name + "\"} before it sorts the rows"});
+      const int64_t first = time.whole[static_cast<size_t>(bounds[s])], last = time.whole[static_cast<size_t>(bounds[s + 1] - 1)];
+      if ((last - first) / step > kMostWindows)
+        throw Error(ErrorKind::resources,
+                    {.where = where, .what = "there are too many windows", .got = std::to_string((last - first) / step)});
+      // The first window that has the first row: windows begin at multiples of `step`.
+      int64_t from = bounds[s];
+      for (int64_t begin = floor_to(first - shift - size, step) + step + shift; begin <= last; begin += step) {
+        while (from < bounds[s + 1] && time.whole[static_cast<size_t>(from)] < begin) ++from;
+        const size_t before = picked.rows.size();
+        for (int64_t r = from; r < bounds[s + 1] && time.whole[static_cast<size_t>(r)] < begin + size; ++r) picked.rows.push_back(r);
+        if (empty || picked.rows.size() > before) picked.end();
+      }
+    }
+    picked.into(frame);
+  });
 }
 
 // A text as rows of numbers: of its letters, or of its words.

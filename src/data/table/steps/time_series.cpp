@@ -261,31 +261,30 @@ std::unique_ptr<Step> open_seasonal(const Config& config, const StepContext& con
 // --- slide ---------------------------------------------------------------------------------------------------------------------
 
 std::unique_ptr<Step> open_slide(const Config& config, const StepContext& context) {
-  return step_by_sequences(
-      [length = config.integer_in("slide", 1, 1 << 24), every = config.integer_in("every", 1, 1 << 24, 1),
-       partial = config.boolean("partial", false), where = context.where](Frame& frame) {
-        const std::vector<int64_t> bounds = frame.bounds();
-        const auto each = [&](const auto& use) {
-          for (size_t s = 0; s + 1 < bounds.size(); ++s)
-            for (int64_t begin = bounds[s]; begin < bounds[s + 1]; begin += every) {
-              const int64_t end = std::min(begin + length, bounds[s + 1]);
-              if (end - begin < length && !partial) break;
-              use(begin, end);
-            }
-        };
-        int64_t count = 0;  // before there is memory for them
-        each([&](int64_t begin, int64_t end) {
-          if (count += end - begin; count > kMostTimeSeriesRows) too_many(where, "a larger 'every', or shorter windows");
-        });
-        std::vector<int64_t> rows, sequences = {0};
-        rows.reserve(static_cast<size_t>(count));
-        each([&](int64_t begin, int64_t end) {
-          for (int64_t r = begin; r < end; ++r) rows.push_back(r);
-          sequences.push_back(static_cast<int64_t>(rows.size()));
-        });
-        frame.take(rows);
-        frame.sequences = std::move(sequences);
-      });
+  return step_by_sequences([length = config.integer_in("slide", 1, 1 << 24), every = config.integer_in("every", 1, 1 << 24, 1),
+                            partial = config.boolean("partial", false), where = context.where](Frame& frame) {
+    const std::vector<int64_t> bounds = frame.bounds();
+    const auto each = [&](const auto& use) {
+      for (size_t s = 0; s + 1 < bounds.size(); ++s)
+        for (int64_t begin = bounds[s]; begin < bounds[s + 1]; begin += every) {
+          const int64_t end = std::min(begin + length, bounds[s + 1]);
+          if (end - begin < length && !partial) break;
+          use(begin, end);
+        }
+    };
+    int64_t count = 0;  // before there is memory for them
+    each([&](int64_t begin, int64_t end) {
+      if (count += end - begin; count > kMostTimeSeriesRows) too_many(where, "a larger 'every', or shorter windows");
+    });
+    std::vector<int64_t> rows, sequences = {0};
+    rows.reserve(static_cast<size_t>(count));
+    each([&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) rows.push_back(r);
+      sequences.push_back(static_cast<int64_t>(rows.size()));
+    });
+    frame.take(rows);
+    frame.sequences = std::move(sequences);
+  });
 }
 
 // --- smooth --------------------------------------------------------------------------------------------------------------------

@@ -476,8 +476,9 @@ class Bucket : public Step {
   void set_edges(const std::string& name, const std::vector<double>& values) {
     auto& edges = found_[name];
     for (int64_t i = 1; i < count_ && !values.empty(); ++i) {
-      const double edge = by_quantiles_ ? values[static_cast<size_t>(i - 1)]
-                                        : values.front() + static_cast<double>(i) / static_cast<double>(count_) * (values.back() - values.front());
+      const double edge = by_quantiles_
+                              ? values[static_cast<size_t>(i - 1)]
+                              : values.front() + static_cast<double>(i) / static_cast<double>(count_) * (values.back() - values.front());
       if (edges.empty() || edge > edges.back()) edges.push_back(edge);
     }
   }
