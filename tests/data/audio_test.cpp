@@ -16,6 +16,7 @@
 #include "tests/core/refusal.h"
 #include "tests/data/fixtures.h"
 #include "tests/data/wav_file.h"
+#include "tests/nn/sound_layer.h"
 #include "tests/io/temporary.h"
 
 namespace perigee {
@@ -336,6 +337,15 @@ TEST(AudioTransforms, AreLibrosas) {
     EXPECT_LT(distance(got.x.data() + each.skip * expected.shape()[1], expected.data<double>(), expected.shape()[0], expected.shape()[1]),
               1e-5)
         << each.name;
+    // The layer of this name, on the numbers as they are.
+    const Tensor signal = oracle("signal");
+    const Tensor heard = heard_by(R"({"window":256,"hop":80,"unit":"samples","rate":8000,)" + std::string(each.transform) + "}",
+                                  signal.to(Dtype::f32).reshape(Shape{1, 1, signal.elements()}));
+    ASSERT_EQ(heard.elements(), static_cast<int64_t>(got.x.size())) << each.name;
+    EXPECT_LT(distance(heard.data<float>() + each.skip * expected.shape()[1], expected.data<double>(), expected.shape()[0],
+                       expected.shape()[1]),
+              1e-5)
+        << each.name;
   }
 }
 
@@ -453,6 +463,12 @@ TEST(AudioTransforms, AreHtks) {
     const Recording got = read_recording(*source, 0);
     const int64_t frames = source->fields()[0].shape[1];
     ASSERT_EQ(static_cast<int64_t>(file.size()), 12 + frames * each.columns * 4) << each.suffix;
+    const SourcePtr plain = open_parsed(R"({"type":"map","source":{"type":"audio","folder":")" + place.substr(0, place.rfind('/')) +
+                                        R"("},"transforms":[{"type":"scale","factor":32768}]})");
+    const std::vector<float> numbers = read_recording(*plain, 0).x;
+    const Tensor heard = heard_by(R"({"rate":16000,"mels":23,"form":"htk",)" + std::string(each.transform) + "}",
+                                  Tensor::from(Shape{1, 1, static_cast<int64_t>(numbers.size())}, numbers));
+    ASSERT_EQ(heard.shape(), (Shape{1, each.columns, frames})) << each.suffix;
     for (int64_t t = 0; t < frames; ++t)
       for (int64_t c = 0; c < each.columns; ++c) {
         uint32_t bits = 0;
@@ -462,6 +478,8 @@ TEST(AudioTransforms, AreHtks) {
         const int64_t row = each.columns == 23 ? c : c / 13 * 13 + (c + 1) % 13;
         ASSERT_NEAR(got.x[static_cast<size_t>(row * frames + t)], expected, 1e-3 * std::max(1.f, std::abs(expected)))
             << each.suffix << " " << t << " " << c;
+        ASSERT_NEAR(heard.data<float>()[row * frames + t], expected, 1e-3 * std::max(1.f, std::abs(expected)))
+            << "the layer: " << each.suffix << " " << t << " " << c;
       }
   }
 }
