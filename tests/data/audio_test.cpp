@@ -16,8 +16,8 @@
 #include "tests/core/refusal.h"
 #include "tests/data/fixtures.h"
 #include "tests/data/wav_file.h"
-#include "tests/nn/sound_layer.h"
 #include "tests/io/temporary.h"
+#include "tests/nn/sound_layer.h"
 
 namespace perigee {
 namespace {
@@ -342,25 +342,26 @@ TEST(AudioTransforms, AreLibrosas) {
     const Tensor heard = heard_by(R"({"window":256,"hop":80,"unit":"samples","rate":8000,)" + std::string(each.transform) + "}",
                                   signal.to(Dtype::f32).reshape(Shape{1, 1, signal.elements()}));
     ASSERT_EQ(heard.elements(), static_cast<int64_t>(got.x.size())) << each.name;
-    EXPECT_LT(distance(heard.data<float>() + each.skip * expected.shape()[1], expected.data<double>(), expected.shape()[0],
-                       expected.shape()[1]),
-              1e-5)
+    EXPECT_LT(
+        distance(heard.data<float>() + each.skip * expected.shape()[1], expected.data<double>(), expected.shape()[0], expected.shape()[1]),
+        1e-5)
         << each.name;
   }
 }
 
-// |z|^2 of complex numbers, which are no tensors.
-std::vector<double> squares(const std::string& name, int64_t rows, int64_t columns) {
+// Complex numbers, which are no tensors: real parts, then imaginary ones.
+std::vector<double> parts_of(const std::string& name, int64_t rows, int64_t columns) {
   const Bytes file = oracle_file(name);
   const size_t begin = 10 + std::to_integer<size_t>(file[8]) + 256 * std::to_integer<size_t>(file[9]);
   const bool by_columns = as_text(file).substr(0, begin).find("'fortran_order': True") != std::string_view::npos;
-  std::vector<double> numbers(static_cast<size_t>(2 * rows * columns)), out;
+  std::vector<double> numbers(static_cast<size_t>(2 * rows * columns)), out(numbers.size());
   EXPECT_EQ(file.size() - begin, numbers.size() * sizeof(double)) << name;
   std::memcpy(numbers.data(), file.data() + begin, file.size() - begin);
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t column = 0; column < columns; ++column) {
       const auto at = static_cast<size_t>(2 * (by_columns ? column * rows + row : row * columns + column));
-      out.push_back(numbers[at] * numbers[at] + numbers[at + 1] * numbers[at + 1]);
+      const auto to = static_cast<size_t>(row * columns + column);
+      out[to] = numbers[at], out[to + numbers.size() / 2] = numbers[at + 1];
     }
   return out;
 }
@@ -382,8 +383,19 @@ TEST(AudioTransforms, HaveLibrosasWindowsAndEnds) {
                                       {"stft_reflect", R"("window":256,"hop":80,"pad":"reflect")"}}) {
     Shape shape;
     const Recording got = transformed(folder.path(), R"("type":"spectrogram",)" + std::string(options), &shape);
-    const std::vector<double> expected = squares(name, shape[0], shape[1]);
+    const std::vector<double> parts = parts_of(name, shape[0], shape[1]);
+    std::vector<double> expected;
+    for (size_t i = 0; i < parts.size() / 2; ++i)
+      expected.push_back(parts[i] * parts[i] + parts[i + parts.size() / 2] * parts[i + parts.size() / 2]);
     EXPECT_LT(distance(got.x.data(), expected.data(), shape[0], shape[1]), 1e-5) << name;
+    // The op, as functions have it, with its phases.
+    const Tensor signal = oracle("signal");
+    const Tensor both =
+        heard_by(R"({"type":"lambda","inputs":["x"],"outputs":["y"],"program":[{"op":"stft","in":["x"],"out":["y"],"attrs":{)" +
+                     std::string(options) + R"(,"power":0}}]})",
+                 signal.to(Dtype::f32).reshape(Shape{1, 1, signal.elements()}));
+    ASSERT_EQ(both.shape(), (Shape{1, 1, 2, shape[0], shape[1]})) << name;
+    EXPECT_LT(distance(both.data<float>(), parts.data(), 2 * shape[0], shape[1]), 1e-5) << name;
   }
 }
 

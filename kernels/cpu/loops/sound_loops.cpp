@@ -17,20 +17,25 @@ static_assert(alignof(Row) == alignof(float));
 Row row(const float* rows, int64_t i) { return *reinterpret_cast<const Row*>(rows + i * kSoundLanes); }
 void set_row(float* rows, int64_t i, Row value) { *reinterpret_cast<Row*>(rows + i * kSoundLanes) = value; }
 
-// Rows and columns of 8 x 8 numbers change places.
+// Neighbouring places, pairs and halves of two rows change places.
+inline void mix_places(Row* a, Row* b) {
+  const Row x = *a, y = *b;
+  *a = __builtin_shufflevector(x, y, 0, 8, 2, 10, 4, 12, 6, 14), *b = __builtin_shufflevector(x, y, 1, 9, 3, 11, 5, 13, 7, 15);
+}
+inline void mix_pairs(Row* a, Row* b) {
+  const Row x = *a, y = *b;
+  *a = __builtin_shufflevector(x, y, 0, 1, 8, 9, 4, 5, 12, 13), *b = __builtin_shufflevector(x, y, 2, 3, 10, 11, 6, 7, 14, 15);
+}
+inline void mix_halves(Row* a, Row* b) {
+  const Row x = *a, y = *b;
+  *a = __builtin_shufflevector(x, y, 0, 1, 2, 3, 8, 9, 10, 11), *b = __builtin_shufflevector(x, y, 4, 5, 6, 7, 12, 13, 14, 15);
+}
+
+// Rows and columns of 8 x 8 numbers change places. Written out, since in loops the rows would go through memory.
 inline void transpose(Row* r) {
-  for (int i = 0; i < 8; i += 2) {
-    const Row x = r[i], y = r[i + 1];
-    r[i] = __builtin_shufflevector(x, y, 0, 8, 2, 10, 4, 12, 6, 14), r[i + 1] = __builtin_shufflevector(x, y, 1, 9, 3, 11, 5, 13, 7, 15);
-  }
-  for (int i = 0; i < 8; i += i % 2 == 0 ? 1 : 3) {
-    const Row x = r[i], y = r[i + 2];
-    r[i] = __builtin_shufflevector(x, y, 0, 1, 8, 9, 4, 5, 12, 13), r[i + 2] = __builtin_shufflevector(x, y, 2, 3, 10, 11, 6, 7, 14, 15);
-  }
-  for (int i = 0; i < 4; ++i) {
-    const Row x = r[i], y = r[i + 4];
-    r[i] = __builtin_shufflevector(x, y, 0, 1, 2, 3, 8, 9, 10, 11), r[i + 4] = __builtin_shufflevector(x, y, 4, 5, 6, 7, 12, 13, 14, 15);
-  }
+  mix_places(r, r + 1), mix_places(r + 2, r + 3), mix_places(r + 4, r + 5), mix_places(r + 6, r + 7);
+  mix_pairs(r, r + 2), mix_pairs(r + 1, r + 3), mix_pairs(r + 4, r + 6), mix_pairs(r + 5, r + 7);
+  mix_halves(r, r + 4), mix_halves(r + 1, r + 5), mix_halves(r + 2, r + 6), mix_halves(r + 3, r + 7);
 }
 
 void load(const float* const* frames, const float* window, const int32_t* places, int64_t n, float* z) {

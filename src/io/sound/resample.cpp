@@ -12,7 +12,7 @@
 namespace perigee {
 namespace {
 
-constexpr int64_t kTurns = 32;  // of a phase before the next: inputs and outputs stay in the cache
+constexpr int64_t kTurns = 16;  // of a phase before the next: inputs and outputs stay in the nearest cache
 
 double bessel(double x) {  // I0
   double sum = 1, term = 1;
