@@ -41,6 +41,7 @@ BARS = {
     "synthetic_control.lua": Bar("accuracy", 0.98, 40, "PyTorch 98.3 %"),
     "sentiment.lua": Bar("accuracy", 0.875, 15, "scikit-learn 88.8 %", folds=10),
     "sound/digits_spoken.lua": Bar("accuracy", 0.99, 12, "PyTorch 100.0 %"),
+    "sound/digits_waves.lua": Bar("accuracy", 0.99, 12, "PyTorch 100.0 %"),
     "sound/digit_strings.lua": Bar("label_error_rate", 0.015, None, "PyTorch 0.8 %", at_most=True),
     "char_lstm.lua": Bar("loss", 1.54, 8, "PyTorch 1.525", at_most=True),
     "gpt.lua": Bar("loss", 1.92, None, "PyTorch 1.905", at_most=True),

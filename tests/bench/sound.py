@@ -82,7 +82,11 @@ def main():
     if options.python:
         who["torchaudio"] = lambda work: [options.python, __file__, "--peer", work]
     for work in WORK:
-        beside = who | ({"layer": layer} if work in LAYERS else {}) | ({"soxr": lambda _: [options.soxr, __file__, "--peer", "soxr"]} if options.soxr and work == "resample" else {})
+        beside = dict(who)
+        if work in LAYERS:
+            beside["layer"] = layer
+        if options.soxr and work == "resample":
+            beside["soxr"] = lambda _: [options.soxr, __file__, "--peer", "soxr"]
         times = {name: [] for name in beside}
         for _ in range(options.turns):
             for name, command in beside.items():
