@@ -43,7 +43,7 @@ class HeardBy {
   std::unique_ptr<PlanRun> run_;
 };
 
-// Of example n the first lengths[n] steps are there, all without lengths.
+// The first lengths[n] steps of example n are there, all without lengths.
 inline Tensor heard_by(const std::string& layer, const Tensor& x, const std::vector<int64_t>& lengths = {}) {
   HeardBy heard(layer, x.shape(), !lengths.empty());
   return contiguous_copy(heard(x, Tensor::from(Shape{x.shape()[0]}, lengths)));

@@ -15,7 +15,7 @@ namespace perigee {
 namespace {
 
 constexpr int64_t kExamples = 5, kChannels = 2, kSteps = 700;
-const std::vector<int64_t> kLengths = {700, 333, 97, 41, 0};  // from whole to less than a window
+const std::vector<int64_t> kLengths = {700, 320, 97, 41, 0};  // whole, on the border of a frame, to less than a window
 
 // Tones under noise.
 Tensor waveforms() {

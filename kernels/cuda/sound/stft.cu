@@ -83,7 +83,7 @@ struct Block {
     __syncthreads();
   }
 
-  // What the results have of bin k, but for an imaginary part.
+  // The results have this of bin k, but for an imaginary part.
   __device__ T value(const StftParams& p, int64_t k) const {
     if (p.power == 0) return re[k];
     const T square = re[k] * re[k] + im[k] * im[k];

@@ -1,4 +1,4 @@
-// What is computed of recordings, frame by frame: the options of spectrograms, mel bands and cepstral coefficients, and their tables. The
+// Features of recordings, frame by frame: the options of spectrograms, mel bands and cepstral coefficients, and their tables. The
 // transforms (src/data/sound/spectrum.h) and the layers (src/nn/layers/sound.h) of these names read the same ones and give the same numbers.
 #pragma once
 

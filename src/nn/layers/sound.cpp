@@ -28,7 +28,7 @@ Value table(LayerContext& context, const Shape& shape, const std::vector<float>&
   return context.graph().constant(Tensor::from(shape, numbers).to(context.dtype()));
 }
 
-// What counts of a recording, and of its frames. Without a mask all are empty.
+// So much of a recording counts, and of its frames. Without a mask all are empty.
 struct Counted {
   Counted(LayerContext& context, Value input, const StftParams& p, int64_t frames) {
     const Value before = context.mask(input);
@@ -62,7 +62,7 @@ Value logarithm(Value x, const FeatureOptions& options) {
   return options.factor() == 1 ? ln : ln * static_cast<double>(options.factor());
 }
 
-// What is more than `range` below a channel's largest counts as that.
+// Numbers more than `range` below a channel's largest count as that.
 Value in_range(Value x, const Counted& counted, const FeatureOptions& options) {
   if (options.range <= 0) return x;
   const Value largest = reduce_max(counted.kept(x, kBelowAll), {2, 3}, true);
