@@ -144,7 +144,7 @@ struct ExampleClient::Impl {
   }
 
   [[noreturn]] void fail(const char* what, std::string hint = "") const {
-    throw Error(ErrorKind::cluster, {.where = "data.at = \"coordinator\"", .what = what, .hint = std::move(hint)});
+    throw Error(ErrorKind::cluster, {.where = options.where, .what = what, .hint = std::move(hint)});
   }
 
   // Until the record is here, or known to have failed.
@@ -159,9 +159,9 @@ struct ExampleClient::Impl {
     while (!here()) {
       came.wait_for(lock, kLook);
       const Milliseconds silent = SteadyClock::now() - std::max(begin, progress);
-      if (here() || !connected || silent.count() < options.deadline_ms) continue;
+      if (here() || !(connected || options.lost_is_silent) || silent.count() < options.deadline_ms) continue;
       --waiting;
-      fail("the coordinator sends no examples", "its disk may be slow or stuck; data.at = \"worker\" reads them here");
+      fail(options.silence, options.hint);
     }
     --waiting;
   }
@@ -243,7 +243,7 @@ void ExampleClient::read(uint32_t source, const RecordLayout& layout, const Read
     if (c.stopped) c.fail("this worker ends", "nothing is lost: others read the example");
     for (const Block::Failure& failure : block->failures)
       if (failure.record == i)
-        throw Error(failure.kind, {.where = "data of the coordinator: example " + std::to_string(key.index), .what = failure.text});
+        throw Error(failure.kind, {.where = std::string(c.options.sender) + ": example " + std::to_string(key.index), .what = failure.text});
   } catch (const Error&) {
     leave();
     throw;
@@ -254,6 +254,11 @@ void ExampleClient::read(uint32_t source, const RecordLayout& layout, const Read
   const bool ask = leave();
   lock.unlock();
   if (ask) c.wake();
+}
+
+bool ExampleClient::asks() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->asked > 0;
 }
 
 bool ExampleClient::starved() const {
@@ -271,7 +276,7 @@ void ExampleClient::on_joined() {
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->connected = true;
-    impl_->progress = SteadyClock::now();
+    if (!impl_->options.lost_is_silent) impl_->progress = SteadyClock::now();
   }
   impl_->wake();
 }
@@ -298,7 +303,7 @@ bool ExampleClient::next(Read* read) {
   block->counted = true;
   block->request = ++c.last_request;
   block->base = block->record > 0 ? block->received / block->record : 0;
-  if (c.asked == 0) c.progress = SteadyClock::now();
+  if (c.asked == 0 && !c.options.lost_is_silent) c.progress = SteadyClock::now();
   ++c.asked, c.asked_ids += block->ids.size();
   ++c.counters.requests;
   c.counters.asked += block->ids.size() - block->base;

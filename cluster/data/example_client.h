@@ -18,7 +18,13 @@ struct ExampleClientOptions {
   size_t block_bytes = size_t{256} << 10;  // asked for at once; one record may be larger
   size_t max_ids = size_t{32} << 10;       // asked for and not come
   size_t max_requests = 512;               // the same
-  double deadline_ms = 60'000;             // a connected coordinator that sends nothing for so long fails the reader
+  double deadline_ms = 60'000;             // a connected coordinator that sends nothing for so long fails the reader ...
+  bool lost_is_silent = false;             // ... and so does one that is lost for so long, or lost again and again
+  // What the reader's error says.
+  const char* where = "data.at = \"coordinator\"";
+  const char* sender = "data of the coordinator";
+  const char* silence = "the coordinator sends no examples";
+  const char* hint = "its disk may be slow or stuck; data.at = \"worker\" reads them here";
 };
 
 class ExampleClient {
@@ -32,6 +38,7 @@ class ExampleClient {
   void expect(uint32_t source, const RecordLayout& layout, std::span<const ReadKey> keys);
   // Waits. Error as the coordinator met it; Error(cluster) when nothing comes, or after stop().
   void read(uint32_t source, const RecordLayout& layout, const ReadKey& key, std::span<std::byte* const> slots);
+  bool asks() const;  // something was asked for and has not come
   // A reader has been waiting for a while.
   bool starved() const;
   // Every reader, now or later, gets an Error(cluster): the worker ends.

@@ -26,7 +26,21 @@ class RemoteSource final : public DataSource {
 
 }  // namespace
 
-RemoteOpener::RemoteOpener(const std::string& manifest, ExampleClient& client) : manifest_(read_manifest(manifest)), client_(client) {}
+RemoteOpener::RemoteOpener(const std::string& manifest, ExampleClient& client, PartitionExchange* partitions)
+    : manifest_(read_manifest(manifest)), client_(client), partitions_(partitions) {}
+
+// What this worker holds itself it reads where it lies.
+SourcePtr RemoteOpener::open_leaf(size_t leaf, const std::string& where) {
+  const Manifest::Source& about = manifest_.sources[leaf];
+  if (about.partition.empty()) return std::make_shared<RemoteSource>(static_cast<uint32_t>(leaf), about, client_);
+  if (!partitions_)
+    throw Error(ErrorKind::data, {.where = where,
+                                  .what = "workers hold this part of the data, and this process cannot ask them",
+                                  .got = "partition '" + about.partition + "'",
+                                  .hint = "start it as `perigee worker --join`"});
+  if (const SourcePtr own = partitions_->held(about.partition)) return own;
+  return std::make_shared<RemoteSource>(static_cast<uint32_t>(leaf), about, partitions_->client_of(leaf));
+}
 
 SourcePtr RemoteOpener::open(const std::string& part, const Config& description, const std::string& folder) {
   const auto found = manifest_.parts.find(part);
@@ -43,8 +57,7 @@ SourcePtr RemoteOpener::open(const std::string& part, const Config& description,
   };
   const LeafScope scope([&](const Config&, const std::string&) -> SourcePtr {
     if (next == leaves.size()) throw mismatch();
-    const size_t leaf = leaves[next++];
-    return std::make_shared<RemoteSource>(static_cast<uint32_t>(leaf), manifest_.sources[leaf], client_);
+    return open_leaf(leaves[next++], description.where());
   });
   // Transforms that are fitted to the data were fitted by the coordinator: to do it here would fetch every example.
   const Json fitted = with_fitted(description.json(), found->second.fitted);

@@ -3,28 +3,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/data/field_json.h"
+#include "src/data/sources/partition.h"
+
 namespace perigee {
 namespace {
 
 constexpr const char* kWhere = "the coordinator's sources";
-constexpr size_t kMaxSources = 1024, kMaxFields = 64;
+constexpr size_t kMaxSources = 4096;  // partitions among them
 constexpr int64_t kMaxSize = int64_t{1} << 52;
-
-Json to_json(const Field& field) {
-  Json shape = Json::array();
-  for (const int64_t dim : field.shape.vector()) shape.push(dim);
-  Json names = Json::array();
-  for (const std::string& name : field.class_names) names.push(name);
-  Json json(Json::Object{{"name", field.name},
-                         {"dtype", dtype_name(field.dtype)},
-                         {"shape", std::move(shape)},
-                         {"classes", field.classes},
-                         {"class_names", std::move(names)}});
-  if (field.role == FieldRole::none) return json;
-  json.set("role", static_cast<int64_t>(field.role));
-  json.set("of", field.of);
-  return json;
-}
 
 const Json::Array& list_in(const Config& config, const char* key, size_t most) {
   const Json* list = config.raw(key);
@@ -33,22 +20,10 @@ const Json::Array& list_in(const Config& config, const char* key, size_t most) {
   return list->as_array();
 }
 
-Field read_field(const Config& config) {
-  Field field{.name = config.string("name"), .dtype = dtype_from_name(config.string("dtype")), .shape = {}};
-  const std::vector<int64_t> dims = config.integer_list("shape");
-  if (std::any_of(dims.begin(), dims.end(), [](int64_t dim) { return dim < 1; })) config.fail("shape", "has an empty dimension");
-  field.shape = Shape(dims);
-  field.classes = config.integer_in("classes", 0, int64_t{1} << 32);
-  field.class_names = config.string_list("class_names");
-  field.role = static_cast<FieldRole>(config.integer_in("role", 0, static_cast<int64_t>(FieldRole::segment), 0));
-  field.of = config.string("of", "");
-  return field;
-}
-
 Manifest::Source read_source(const Config& config) {
   Manifest::Source source{.size = config.integer_in("size", 1, kMaxSize), .describe = config.string("describe")};
-  for (const Json& field : list_in(config, "fields", kMaxFields)) source.fields.push_back(read_field(config.element(field, "fields")));
-  if (source.fields.empty()) config.fail("fields", "is empty");
+  source.fields = fields_from_json(config);
+  source.partition = config.string("partition", "");
   source.layout = RecordLayout(source.fields);
   if (const Json* fitted = config.raw("fitted")) source.fitted = *fitted;
   return source;
@@ -83,6 +58,12 @@ SourcePtr ServedData::open_leaf(const Config& description, const std::string& fo
   numbers_[identity] = sources_.size();
   leaves->push_back(sources_.size());
   sources_.push_back({source, RecordLayout(source->fields()), traits.touches});
+  if (!is_partition(description.json())) return source;
+  const PartitionAbout about = read_partition(description);
+  const bool twice = std::ranges::any_of(partitions_, [&](const HeldPartition& p) { return p.name == about.name; });
+  if (twice) throw Error(ErrorKind::data, {.where = description.where(), .what = "another partition has the same name", .got = about.name});
+  partitions_.push_back({.name = about.name, .hash = about.hash, .rows = about.rows});
+  sources_.back().partition = about.name;
   return source;
 }
 
@@ -90,10 +71,12 @@ std::string ServedData::manifest() const {
   Json sources = Json::array(), parts = Json::object();
   for (const ServedSource& served : sources_) {
     Json fields = Json::array();
-    for (const Field& field : served.source->fields()) fields.push(to_json(field));
+    for (const Field& field : served.source->fields()) fields.push(field_to_json(field));
     const SourceTraits traits = served.source->traits();
-    sources.push(Json(Json::Object{
-        {"fields", std::move(fields)}, {"size", served.source->size()}, {"describe", traits.description}, {"fitted", traits.fitted}}));
+    Json source(Json::Object{
+        {"fields", std::move(fields)}, {"size", served.source->size()}, {"describe", traits.description}, {"fitted", traits.fitted}});
+    if (!served.partition.empty()) source.set("partition", served.partition);
+    sources.push(std::move(source));
   }
   for (const Part& part : parts_) {
     Json leaves = Json::array();

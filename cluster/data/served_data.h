@@ -1,4 +1,5 @@
-// The data that a coordinator serves (data.at = "coordinator"): the sources of a job that read data themselves. The rest, transforms
+// The data that a coordinator serves (data.at = "coordinator"): the sources of a job that read data themselves. With data.at = "partitions"
+// workers serve some of them, and the coordinator the others. The rest, transforms
 // and splits with their random draws, stays with the workers. A source that several parts of the data cut pieces from is
 // opened and served once.
 #pragma once
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "cluster/data/record.h"
+#include "cluster/protocol/records.h"
 #include "src/train/trainer.h"
 
 namespace perigee {
@@ -16,7 +18,8 @@ namespace perigee {
 struct ServedSource {
   SourcePtr source;
   RecordLayout layout;
-  bool touches = false;  // SourceTraits::touches
+  bool touches = false;   // SourceTraits::touches
+  std::string partition;  // its name, where workers serve it; empty: the coordinator does
 };
 
 // Opens a job's data for the launcher's own trainer, and keeps what it opened. Error(data) for a live source: its examples come in an
@@ -28,6 +31,7 @@ class ServedData final : public SourceOpener {
   SourcePtr open(const std::string& part, const Config& description, const std::string& folder) override;
 
   const std::vector<ServedSource>& sources() const { return sources_; }
+  const std::vector<HeldPartition>& partitions() const { return partitions_; }  // those of the sources that workers hold
   std::string manifest() const;  // JSON, for Welcome::sources
 
  private:
@@ -40,6 +44,7 @@ class ServedData final : public SourceOpener {
 
   SourceOpener* opener_;
   std::vector<ServedSource> sources_;
+  std::vector<HeldPartition> partitions_;
   std::map<std::string, size_t> numbers_;  // by description and folder
   std::vector<Part> parts_;
 };
@@ -51,6 +56,7 @@ struct Manifest {
     RecordLayout layout;
     int64_t size = 0;
     std::string describe;
+    std::string partition;  // the workers' name for it; empty: the coordinator serves it
     Json fitted;
   };
   struct Part {

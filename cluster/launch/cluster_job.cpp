@@ -85,6 +85,16 @@ void check_vectors(const Job& job, const Policy& policy, const DataSource& train
                                               .expected = "\"worker\", with the text on each worker's machine"}));
 }
 
+// Partitions are with workers that know each other's, which needs data.at, and data.at needs some.
+void check_partitions(const Job& job, const DataPlacement& placement, const ServedData* served) {
+  if (!placement.in_partitions || (served && !served->partitions().empty())) return;
+  throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": data.at",
+                                            .what = "no source of this job is a partition that a worker holds",
+                                            .got = "\"partitions\"",
+                                            .expected = "a source as `perigee data partition` prints it",
+                                            .hint = "or data.at = \"coordinator\", which sends every source to the workers"}));
+}
+
 // The workers of a run train one job together.
 void check_one(const Job& job) {
   if (phase_count(job) > 0)
@@ -143,6 +153,7 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options) : job(gi
   if (probing.backend == Backend::cuda) probing.backend = Backend::cpu, probing.measure = false;  // GPUs are the workers'
   if (placement.at_coordinator) served = std::make_unique<ServedData>(options.opener);
   if (served) probing.opener = served.get();
+  probing.unread = placement.in_partitions;
   Trainer probe(job, probing);
   check_carried(job, policy, probe, placement.at_coordinator, options.backend == Backend::cuda);
   check_vectors(job, policy, probe.train_source(), placement.at_coordinator);
@@ -161,7 +172,8 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options) : job(gi
   const Json* const strict = job.json().find("deterministic");  // chooses nothing by times
   const bool measured_here = options.backend == Backend::cuda && !(strict && *strict == Json(true));
   tuning = (measured_here ? measured_on_device(options.devices.front(), job.tf32()) : probe.tuning().of_run()).dump();
-  data_prints = print_data(probe, placement.verify_full && !served);
+  check_partitions(job, placement, served.get());
+  if (!placement.in_partitions) data_prints = print_data(probe, placement.verify_full && !served);
   // --steps counts batches of all workers together, so that a run does the same work however many there are.
   const int64_t steps = Config(job.json(), job.where()).integer_in("steps", 0, int64_t{1} << 52, 0);
   if (global_batch > 0 && steps > 0) {

@@ -82,8 +82,9 @@ CoordinatorOptions ClusterSession::coordinator_options() const {
   options.streams = job_.streams;
   options.threads = static_cast<int>(job_.facts.threads);
   options.data = job_.data_prints;
-  options.fingerprint = fingerprint_of(job_.data_prints);
-  if (job_.served) options.sources = job_.served->manifest();
+  // Partitions are known by their hashes; what is around them the first worker sees.
+  options.fingerprint = job_.data_prints.empty() ? 0 : fingerprint_of(job_.data_prints);
+  if (job_.served) options.sources = job_.served->manifest(), options.partitions = job_.served->partitions();
   options.trace = trace_ != nullptr;
   add_settings(&options);
   options.resume_round = resume_round_;

@@ -51,6 +51,11 @@ struct Launcher::Impl final : AgentClientEvents {
                                      .got = "averaging '" + session.job().policy.name + "'",
                                      .hint = "leave it out; `perigee train --resume` goes on from the last checkpoint"});
     check_record(alone);
+    if (session.job().served && !session.job().served->partitions().empty() && options.listen.empty())
+      throw Error(ErrorKind::usage, {.where = "data.at = \"partitions\"",
+                                     .what = "needs workers that hold the partitions, and none can join this run",
+                                     .got = "no --listen",
+                                     .expected = "--listen HOST:PORT, and `perigee worker --join HOST:PORT --partition NAME=SOURCE`"});
     if (alone && options.min_workers > asked_for())
       throw Error(ErrorKind::usage, {.where = "min_workers",
                                      .what = "are more than this run starts, and no others can join it: it would wait for ever",

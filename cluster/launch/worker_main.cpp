@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "cluster/data/example_client.h"
+#include "cluster/data/partition_exchange.h"
 #include "cluster/data/rooted_opener.h"
 #include "cluster/ledger/run_record.h"
 #include "cluster/ledger/trainer_record.h"
@@ -26,6 +27,7 @@
 #include "cluster/uv/uv_transport.h"
 #include "src/core/cores.h"
 #include "src/core/warning.h"
+#include "src/data/sources/partition.h"
 #include "src/graph/plan.h"
 #include "src/net/address.h"
 #include "src/net/loop.h"
@@ -128,6 +130,28 @@ class LastResort {
   std::thread thread_;
 };
 
+// Opens what --partition names, "NAME=SOURCE" with the source as JSON, and hashes it.
+std::map<std::string, SourcePtr> open_partitions(const std::vector<std::string>& given, SourceOpener* opener,
+                                                 std::vector<HeldPartition>* held) {
+  std::map<std::string, SourcePtr> sources;
+  for (const std::string& text : given) {
+    const size_t at = text.find('=');
+    const std::string name = text.substr(0, at);
+    if (at == std::string::npos || name.empty() || text[at + 1] != '{')
+      throw Error(ErrorKind::usage, {.where = "--partition",
+                                     .what = "must say what the partition is called, and which source it is",
+                                     .got = text.substr(0, 64),
+                                     .expected = R"(NAME={"type": "npz", "file": "part.npz", "x": "x", "y": "y"})"});
+    const Json description = Json::parse(text.substr(at + 1), "--partition " + name);
+    const Config config(description, "--partition " + name, ErrorKind::data);
+    const SourcePtr source = opener ? opener->open(name, config, ".") : open_source(config, ".");
+    if (!sources.emplace(name, source).second || sources.size() > kMaxPartitions)
+      throw Error(ErrorKind::usage, {.where = "--partition", .what = "is given twice, or too often", .got = name});
+    held->push_back({.name = name, .hash = partition_hash(*source), .rows = source->size()});
+  }
+  return sources;
+}
+
 // Worker and replica need each other; this stands between them.
 class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
  public:
@@ -136,10 +160,13 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
         transport_(loop, {.key = key}),
         opener_(options.data_root.empty() ? nullptr : std::make_unique<RootedOpener>(options.data_root)),
         examples_([this] { wake_examples(); }),
+        partition_transport_(loop, {.key = key}),
+        partitions_(open_partitions(options.partitions, opener_.get(), &held_), loop, partition_transport_,
+                    [this](std::function<void()> work) { loop_.post(std::move(work)); }),
         trainer_record_(options.server || options.record.empty() ? nullptr : std::make_unique<TrainerRecord>(options.record)),
         replica_(
             *this, [this] { wake(); },
-            {.opener = opener_.get(), .examples = &examples_, .trace = &trace_, .record = trainer_record_.get(), .slot = options.slot}),
+            {.opener = opener_.get(), .examples = &examples_, .partitions = &partitions_, .trace = &trace_, .record = trainer_record_.get(), .slot = options.slot}),
         patient_(options.patient),
         record_path_(options.record) {
     WorkerOptions worker{.coordinators = options.coordinators, .name = options.name, .host = host_identity(), .site = options.site};
@@ -149,6 +176,13 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
     std::string advertise = options.advertise;
     if (!loopback && advertise.empty() && options.interface_cidr.empty()) advertise = address_towards(options.coordinators[0]);
     worker.address = advertised_address(listening, advertise, options.interface_cidr);
+    partition_transport_.set_events(&partitions_);
+    if (!held_.empty()) {
+      const size_t port = advertise.find(':');  // "HOST:PORT" is the other socket's
+      const std::string host = advertise.starts_with('[') ? advertise.substr(0, advertise.find(']') + 1) : advertise.substr(0, port);
+      worker.serves = advertised_address(partition_transport_.listen(loopback ? "127.0.0.1:0" : ":0"), host, options.interface_cidr);
+      worker.held = held_;
+    }
     worker.threads = static_cast<uint32_t>(options.threads > 0 ? options.threads : available_cores());
     worker.give_up_ms = options.give_up_ms;
     worker.trace = &trace_;
@@ -157,7 +191,10 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
     transport_.set_events(worker_.get());
   }
 
-  ~WorkerProcessMain() override { examples_.stop(); }  // the trainer may be waiting for some
+  ~WorkerProcessMain() override {  // the trainer may be waiting for some
+    examples_.stop();
+    partitions_.stop();
+  }
 
   int run() {
     worker_->start();
@@ -224,6 +261,8 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   void on_served(int64_t round, uint64_t hash, int64_t examples_after, int64_t workers, const std::vector<Arrival>& merged) override {
     if (record_) record_->append(record_round(round, hash, examples_after, workers, merged));
   }
+  void on_welcome(const Welcome& welcome) override { partitions_.on_welcome(welcome, worker_->job()); }
+  void on_holders(const Holders& holders) override { partitions_.on_holders(holders); }
   void on_joined() override { examples_.on_joined(); }
   void on_coordinator_lost() override { examples_.on_coordinator_lost(); }
   void on_writable() override { ask_for_examples(); }
@@ -264,6 +303,9 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   std::atomic<bool> examples_woken_{false};
   Read read_;
   ExampleClient examples_;
+  UvTransport partition_transport_;
+  std::vector<HeldPartition> held_;
+  PartitionExchange partitions_;
   TraceRing trace_;
   std::unique_ptr<TrainerRecord> trainer_record_;  // of a worker that keeps one
   TrainerReplica replica_;

@@ -34,6 +34,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions given, Clock& c, Rng& r, Tra
       books(mirror, options.examples, options.planned, order_of(options)),
       in_force(options.memberships),
       sender(t, c),
+      partitions(options.partitions),
       protocols(*this),
       rounds(&protocols.first()),
       control(options.policy) {

@@ -48,6 +48,7 @@ struct CoordinatorOptions {
   std::vector<DataPrint> data;  // what the fingerprint is made of
   std::string sources;          // what `example_service` serves, for Welcome; empty: workers read the data themselves
   ExampleService* example_service = nullptr;  // outlives the coordinator
+  std::vector<HeldPartition> partitions;      // of those sources, what workers hold and serve to each other
   int threads = 0;                            // of each worker; 0: it decides
   bool steerable = false;                     // every connected client may steer (steer.h); else only watch
   bool recorded = false;                      // a served run that is to be trained again: its options stay the job's

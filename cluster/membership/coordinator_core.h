@@ -17,6 +17,7 @@
 #include "cluster/ledger/books.h"
 #include "cluster/ledger/ledger_mirror.h"
 #include "cluster/membership/coordinator.h"
+#include "cluster/membership/partition_desk.h"
 #include "cluster/protocol/clock_offset.h"
 #include "cluster/protocol/images.h"
 #include "cluster/rounds/coordinator_rounds.h"
@@ -371,6 +372,7 @@ struct CoordinatorCore {
   ImageSender sender;
 
   // Rounds.
+  PartitionDesk partitions;
   CoordinatorProtocols protocols;
   CoordinatorRounds* rounds;  // the protocol in force
   RoundControl control;

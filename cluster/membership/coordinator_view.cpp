@@ -66,6 +66,11 @@ Json CoordinatorCore::status() const {
   if (!synchronous) json.set("averaging", round_view().to_json());
   json.set("ledger_synced", books.synced());
   json.set("min_workers", options.min_workers);
+  if (!options.partitions.empty()) {
+    Json absent = Json::array();
+    for (const std::string& name : partitions.absent()) absent.push(name);
+    json.set("absent_partitions", std::move(absent));
+  }
   if (options.is_standby) json.set("standby", "this was the standby; it took over from " + options.old_coordinator);
   else if (follower.peer != 0)
     json.set("standby", follower.name + " at " + follower.address + ", has the ledger up to round " + std::to_string(follower.round));

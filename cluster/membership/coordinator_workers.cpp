@@ -40,6 +40,7 @@ std::optional<Refuse> CoordinatorCore::why_refused(const FrameHeader& h, const J
                   .got = std::to_string(nodes.size() + 1),
                   .expected = "at most " + std::to_string(kMaxWorkers),
                   .hint = "it asks again by itself, should one leave"};
+  if (std::optional<Refuse> refused = partitions.why_refused(join)) return refused;
   if (const std::string why = rounds->why_not(join); !why.empty()) return Refuse{.kind = 5, .retry = options.policy.served, .what = why};
   return std::nullopt;
 }
@@ -80,6 +81,7 @@ void CoordinatorCore::on_join(PeerId peer, const FrameHeader& h, Join join) {
 }
 
 void CoordinatorCore::welcome(PeerId peer, WorkerId id, Join join) {
+  const auto moved = partitions.take(join);
   Node& node = nodes[id];
   node.id = id;
   node.name = std::move(join.name);
@@ -106,6 +108,10 @@ void CoordinatorCore::welcome(PeerId peer, WorkerId id, Join join) {
                .trace = options.trace},
        books.round());
   tell_where(node);
+  if (const auto all = partitions.all(); !all.places.empty()) tell(node, all, books.round());
+  if (moved.places.empty()) return;
+  for (const auto& [other, told] : nodes)
+    if (other != id) tell(told, moved, books.round());
 }
 
 void CoordinatorCore::on_beat(Node& node, const Beat& beat) {

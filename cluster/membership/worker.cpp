@@ -15,6 +15,7 @@ void Worker::start() { core_->start(); }
 void Worker::leave(const std::string& why) { core_->leave(why); }
 
 uint64_t Worker::generation() const { return core_->generation; }
+uint64_t Worker::job() const { return core_->job; }
 bool Worker::ask(const Read& read) {
   const bool joined = core_->state >= WorkerCore::State::opening && core_->state < WorkerCore::State::stopped;
   return joined && core_->transport.send(core_->coordinator, encode(read, core_->header(core_->held_round)));
@@ -64,7 +65,9 @@ void Worker::on_connected(PeerId peer, const std::string&) {
               .round = w.held_round,
               .hash = w.held_hash,
               .threads = w.options.threads,
-              .server = w.options.server},
+              .server = w.options.server,
+              .serves = w.options.serves,
+              .held = w.options.held},
          w.held_round);
   w.send_memberships();
 }

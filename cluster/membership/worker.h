@@ -23,6 +23,8 @@ struct WorkerOptions {
   uint64_t job_id = 0;  // 0: that of the first Welcome
   uint32_t threads = 1;
   bool server = false;  // with a served policy it holds the parameters and trains nothing
+  std::string serves;   // where others can read the partitions of the data that this worker holds
+  std::vector<HeldPartition> held;
   double beat_ms = 500, silent_ms = 1600;
   double retry_ms = 100, retry_max_ms = 2000;  // back-off between attempts to reach a coordinator, with jitter
   double give_up_ms = 120'000;                 // without any coordinator for so long: the end
@@ -40,6 +42,9 @@ class WorkerEvents {
   virtual void on_restored(int64_t /*round*/, uint64_t /*hash*/) {}
   virtual void on_served(int64_t /*round*/, uint64_t /*hash*/, int64_t /*examples_after*/, int64_t /*workers*/,
                          const std::vector<Arrival>& /*merged*/) {}
+  // Before the trainer opens the job, and again with each coordinator that it joins.
+  virtual void on_welcome(const Welcome& /*welcome*/) {}
+  virtual void on_holders(const Holders& /*holders*/) {}
   // data.at = "coordinator". From on_joined to on_coordinator_lost ask() may be called; what was asked before must be asked again.
   virtual void on_joined() {}
   virtual void on_coordinator_lost() {}
@@ -58,6 +63,7 @@ class Worker final : public TransportEvents, public ReplicaEvents {
   void start();
   void leave(const std::string& why);  // gracefully (SIGTERM): unfinished work goes back, then on_stopped
   uint64_t generation() const;
+  uint64_t job() const;  // of the run; 0: not known yet
   bool ask(const Read& read);  // for examples -> on_examples; false: not now
   Json status() const;
   Json counters() const;

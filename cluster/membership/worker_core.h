@@ -34,6 +34,7 @@ struct WorkerCore {
   void on_welcome(const FrameHeader& header, const Welcome& welcome);
   void on_refuse(const Refuse& refuse);
   void on_coordinators(const Coordinators& where);
+  void on_holders(const Holders& holders) { events.on_holders(holders); }
   void send_memberships();
   void beat();
   void mark(TracePhase phase);

@@ -33,6 +33,7 @@ constexpr std::array kFromCoordinator = {
     worker_row<Examples, &WorkerCore::on_examples>(),
     worker_row<Image, &WorkerCore::on_image>(),
     worker_row<Coordinators, &WorkerCore::on_coordinators>(),
+    worker_row<Holders, &WorkerCore::on_holders>(),
     worker_row<Stop, &WorkerCore::on_stop>(),
 };
 

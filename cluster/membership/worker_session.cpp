@@ -112,6 +112,7 @@ void WorkerCore::on_welcome(const FrameHeader& h, const Welcome& welcome) {
     beat();
   }
   state = opened ? State::ready : State::opening;
+  events.on_welcome(welcome);
   events.on_joined();
   if (state != (opened ? State::ready : State::opening)) return;  // lost while it asked
   if (opened) return send_formed();

@@ -24,6 +24,7 @@ inline constexpr size_t kMaxRanges = 65536;
 inline constexpr size_t kMaxTraced = 2048;
 inline constexpr size_t kMaxText = 4096;
 inline constexpr size_t kMaxMemberships = 16;  // known at a time
+inline constexpr size_t kMaxPartitions = 4096;
 inline constexpr size_t kMaxRedo = 1024;       // rounds that can be made again
 
 using WorkerId = uint32_t;  // given by the coordinator, never twice in a run; 0 is none
@@ -36,7 +37,7 @@ using WorkerId = uint32_t;  // given by the coordinator, never twice in a run; 0
   X(welcome, 2)                                                                                                                          \
   X(refuse, 3) X(propose, 4) X(acknowledge, 5) X(catch_up, 6) X(caught_up, 7) X(start_epoch, 8) X(lease, 9) X(ready, 10) X(begin, 11)    \
       X(done, 12) X(commit, 13) X(beat, 14) X(link_lost, 15) X(evaluate, 16) X(evaluated, 17) X(snapshot, 18) X(leave, 19) X(failed, 20) \
-          X(stop, 21) X(traced, 22) X(witness, 23) X(coordinators, 24) X(served, 25) X(redo, 26) X(imaged, 27) /* worker and worker */   \
+          X(stop, 21) X(traced, 22) X(witness, 23) X(coordinators, 24) X(served, 25) X(redo, 26) X(imaged, 27) X(holders, 28) /* worker and worker */   \
       X(link, 64) X(chunk, 65) X(fetch, 66) X(image, 67) X(push, 68) X(pulled, 69) X(resend, 70) X(resent, 71) /* launcher, agent, status, standby */ \
       X(start, 128) X(started, 129) X(exited, 130) X(status, 131) X(report, 132) X(replicate, 133) X(replicated, 134) X(follow, 135)     \
           X(inherit, 136) X(taken_over, 137) X(steer, 138) /* data.at = "coordinator" */                                                 \

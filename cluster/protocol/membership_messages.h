@@ -20,9 +20,12 @@ struct Join {
   uint64_t hash = 0;         // of that result; 0: it holds none
   uint32_t threads = 1, pid = 0;
   bool server = false;  // served rounds: it holds the parameters and trains nothing
+  std::string serves;   // where others can read `held`
+  std::vector<HeldPartition> held;
   template <class F>
   void fields(F& f) {
     f(version), f(name), f(host), f(address), f(site), f(id), f(fingerprint), f(round), f(hash), f(threads), f(pid), f(server);
+    f(serves), f(held);
   }
 };
 
@@ -60,6 +63,16 @@ struct Coordinators {
   template <class F>
   void fields(F& f) {
     f(addresses);
+  }
+};
+
+// Who holds which partition of the data by now: after Welcome all that are known, later those that changed.
+struct Holders {
+  static constexpr MessageType kType = MessageType::holders;
+  std::vector<PartitionPlace> places;
+  template <class F>
+  void fields(F& f) {
+    f(places);
   }
 };
 
@@ -217,6 +230,6 @@ struct Stop {
   X(Join)                              \
   X(Welcome)                           \
   X(Refuse)                            \
-  X(Coordinators) X(Witness) X(Propose) X(Acknowledge) X(CatchUp) X(CaughtUp) X(StartEpoch) X(Beat) X(LinkLost) X(Leave) X(Failed) X(Stop)
+  X(Coordinators) X(Holders) X(Witness) X(Propose) X(Acknowledge) X(CatchUp) X(CaughtUp) X(StartEpoch) X(Beat) X(LinkLost) X(Leave) X(Failed) X(Stop)
 
 }  // namespace perigee

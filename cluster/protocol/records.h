@@ -96,6 +96,29 @@ struct DataPrint {
   }
 };
 
+// Rows of the data that a worker holds and serves to the others (data.at = "partitions"), and who they are.
+struct HeldPartition {
+  static constexpr size_t kMostInList = kMaxPartitions;
+  std::string name;
+  std::string hash;  // of all its bytes: src/data/sources/partition.h
+  int64_t rows = 0;
+  bool operator==(const HeldPartition&) const = default;
+  template <class F>
+  void fields(F& f) {
+    f(name), f(hash), f(rows);
+  }
+};
+
+struct PartitionPlace {
+  static constexpr size_t kMostInList = kMaxPartitions;
+  std::string name;
+  std::string address;  // where its holder serves it
+  template <class F>
+  void fields(F& f) {
+    f(name), f(address);
+  }
+};
+
 struct Share {
   static constexpr size_t kMostInList = kMaxWorkers;
   WorkerId id = 0;

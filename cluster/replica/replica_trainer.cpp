@@ -30,7 +30,7 @@ std::unique_ptr<SourceOpener> remote_opener(const Welcome& welcome, const Replic
   if (!placement_of(job_of(welcome)).at_coordinator) return nullptr;
   if (welcome.sources.empty() || !options.examples)
     throw Error(ErrorKind::data, {.where = "data.at", .what = "the coordinator serves no examples", .expected = "data.at = \"worker\""});
-  return std::make_unique<RemoteOpener>(welcome.sources, *options.examples);
+  return std::make_unique<RemoteOpener>(welcome.sources, *options.examples, options.partitions);
 }
 
 // Codecs' largest use of a GPU's memory, beside a scratch, in blocks of the parameters' size: the input, a residual and the one before, a

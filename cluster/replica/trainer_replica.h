@@ -46,7 +46,9 @@ class TrainerReplica final : public Replica, private OrderWatch {
   int64_t steps() const override { return steps_.load(std::memory_order_relaxed); }
   int64_t evaluated() const override { return evaluated_.load(std::memory_order_relaxed); }
   std::vector<DataPrint> data_prints() const override { return data_prints_; }
-  bool waits_for_examples() const override { return options_.examples && options_.examples->starved(); }
+  bool waits_for_examples() const override {
+    return (options_.examples && options_.examples->starved()) || (options_.partitions && options_.partitions->starved());
+  }
 
  private:
   struct Request {

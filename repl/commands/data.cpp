@@ -6,6 +6,7 @@
 #include "repl/commands/command.h"
 #include "repl/commands/train/prepare_data.h"
 #include "src/core/error.h"
+#include "src/data/sources/partition.h"
 #include "src/data/table/analysis.h"
 #include "src/data/table/spill/run_table.h"
 #include "src/data/table/steps.h"
@@ -32,9 +33,10 @@ void declare_data(CLI::App& app) {
                  "not meet a "
                  "schema; convert IN OUT: writes it as .csv, .tsv or .jsonl (also .gz and .zst), .parquet, .npz or .tar; prepare "
                  "JOB|SOURCE OUT: makes the examples of a job, or of a "
-                 "source as JSON, once, and writes records into the folder OUT. The same command goes on with what was begun")
+                 "source as JSON, once, and writes records into the folder OUT. The same command goes on with what was begun; "
+                 "partition NAME SOURCE: rows that one worker of a cluster will hold (data.at = \"partitions\"), as the job describes them")
       ->required()
-      ->check(CLI::IsMember({"analyse", "schema", "quality", "convert", "prepare"}));
+      ->check(CLI::IsMember({"analyse", "schema", "quality", "convert", "prepare", "partition"}));
   app.add_option("files", data_options.files,
                  "CSV or JSON Lines, also .gz, .xz and .zst; Parquet, Arrow, SQLite, HDF5, .xlsx, ARFF, SVMLight, .ts, .npz, TFRecord, "
                  "LMDB, tar, a "
@@ -148,10 +150,21 @@ int convert() {
   return 0;
 }
 
+// What a worker will hold under --partition NAME=SOURCE, as the job names it.
+int partition() {
+  expect_files(2, "perigee data partition NAME SOURCE");
+  const std::string& given = data_options.files[1];
+  const Json description = given.starts_with("{") ? Json::parse(given, "the source") : json_file(given);
+  const SourcePtr source = open_source(Config(description, "the source", ErrorKind::data), ".");
+  std::printf("%s\n", describe_partition(data_options.files[0], *source).dump().c_str());
+  return 0;
+}
+
 int run_data() {
   if (data_options.action == "analyse") return analyse();
   if (data_options.action == "quality") return quality();
   if (data_options.action == "convert") return convert();
+  if (data_options.action == "partition") return partition();
   if (data_options.action == "prepare") {
     expect_files(2, "perigee data prepare JOB OUT");
     return prepare_data({.input = data_options.files[0],

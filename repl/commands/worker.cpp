@@ -41,6 +41,10 @@ void declare_worker(CLI::App& app) {
   app.add_option("--advertise", worker_options.worker.advertise, "the address that other workers are told: HOST[:PORT]");
   app.add_option("--interface", worker_options.worker.interface_cidr, "use this machine's address within a network, as in 10.0.0.0/16");
   app.add_option("--data-root", worker_options.worker.data_root, "open data only under this folder");
+  app.add_option("--partition", worker_options.worker.partitions,
+                 "NAME=SOURCE: rows that this worker holds and serves to the others (data.at = \"partitions\"), as JSON; may be repeated")
+      ->allow_extra_args(false)
+      ->take_all();
   app.add_option("--site", worker_options.worker.site, "a name that near workers share, for policies with groups; the default is the host");
   app.add_option("--key-fd", worker_options.key_descriptor, "a descriptor to read the job's key from")->group("");
   app.add_flag("--standby", worker_options.standby, "stand by for the coordinator instead of training; agents start this")->group("");

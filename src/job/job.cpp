@@ -236,7 +236,9 @@ std::string precision_name(const Job& job) {
 int64_t accumulate_of(const Job& job) { return Config(job.json(), job.where()).integer_in("accumulate", 1, 65536, 1); }
 
 DataPlacement read_placement(const Config& data) {
-  return {.at_coordinator = data.choice("at", "worker", {"worker", "coordinator"}) == "coordinator",
+  const std::string at = data.choice("at", "worker", {"worker", "coordinator", "partitions"});
+  return {.at_coordinator = at != "worker",
+          .in_partitions = at == "partitions",
           .verify_full = data.choice("verify", "sample", {"sample", "full"}) == "full",
           .shards = data.integer_in("shards", 1, ShardedOrder::kMaxShards, 1)};
 }

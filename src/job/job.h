@@ -14,11 +14,12 @@
 
 namespace perigee {
 
-// "data": {"at": "worker" or "coordinator", "verify": "sample" or "full", "shards": 1}: where the workers of a cluster get their examples from,
+// "data": {"at": "worker", "coordinator" or "partitions", "verify": "sample" or "full", "shards": 1}: where the workers of a cluster get their examples from,
 // how much of them is compared at the start, and into how many parts the training data are cut, so that each worker keeps to its own. A run in
 // one process reads its data itself, all of them, whatever they say.
 struct DataPlacement {
-  bool at_coordinator = false;
+  bool at_coordinator = false;  // it sends examples, at least those that no worker holds
+  bool in_partitions = false;   // workers hold parts of the data and serve them to each other
   bool verify_full = false;
   int64_t shards = 1;
 };

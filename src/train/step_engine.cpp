@@ -26,7 +26,7 @@ void deliver(const TrainingSetup& training, const std::byte* gradient, const Gra
 }
 
 void with_first_batch(const TrainingSetup& training, Loader& loader, int64_t zeros, const std::function<void(const Batch&)>& use) {
-  if (!training.source->traits().live) {
+  if (!training.source->traits().live && !training.options.unread) {
     use(loader.next());
     return loader.seek(0, 0);
   }

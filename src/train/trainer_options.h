@@ -31,6 +31,7 @@ struct TrainerOptions {
   // threads alone, so that trainers on like machines give the same bits.
   bool measure = true;
   Json tuning;                     // choices that come before those of this machine's table; null: none
+  bool unread = false;             // the data are with others, and this trainer never steps: kernels are measured on zeros
   SourceOpener* opener = nullptr;  // null: open_source; outlives the trainer
   TraceRing* trace = nullptr;      // of the timeline; null: none; outlives the trainer
   int64_t blocks_beside = 0;       // of the parameters' size, that the caller will take of the GPU: no data set lies there

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "src/data/records/prepare.h"
+#include "src/data/sources/partition.h"
 #include "src/io/codec/compress.h"
 #include "src/io/file.h"
 #include "src/io/npy.h"
@@ -139,6 +140,9 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
   const std::string digits = R"({"type":"digits","size":20})", arrays = R"({"type":"arrays","x":[[1,2],[3,4],[5,6],[7,9]],"y":[0,1,1,2]})";
   const Json stored = parse(R"({"type":"idx","x":"x.idx.gz","y":"y.idx"})");
   records::prepare_records(*open_source(Config(stored, "fixtures"), folder), stored, folder + "/records", {.level = 1, .shard_records = 4});
+  const Json idx = parse(R"({"type":"idx","x":"x.idx.gz","y":"y.idx"})");
+  Json partition = describe_partition("train/0", *open_source(Config(idx, "fixtures"), folder));
+  partition.set("source", idx);
   return {
       {"arrays", parse(arrays)},
       {"audio", parse(R"({"type":"audio","folder":"sounds","seconds":0.1})")},
@@ -165,6 +169,7 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
       {"mnist", real ? parse(R"({"type":"mnist","part":"test"})") : Json()},
       {"npy", parse(R"({"type":"npy","x":"x.npy","y":"y.npy"})")},
       {"npz", parse(R"({"type":"npz","file":"d.npz","x":"x","y":"y"})")},
+      {"partition", partition},
       {"records", parse(R"({"type":"records","folder":"records"})")},
       {"split", parse(R"({"type":"split","parts":[0.5,0.5],"part":1,"source":)" + digits + "}")},
       {"subset", parse(R"({"type":"subset","indices":[3,1],"source":)" + arrays + "}")},

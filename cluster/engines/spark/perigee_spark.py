@@ -86,32 +86,71 @@ def _features(batch, names, shape):
     return numpy.concatenate([a.reshape(len(a), -1) for a in arrays], axis=1).reshape(len(arrays[0]), *(shape or (-1,)))
 
 
-def _export_task(folder, features, label, shape, classes):
-    def export(batches):
-        import numpy
-        import pyarrow
-        from pyspark import TaskContext
-        context = TaskContext.get()
-        parts = [batch for batch in batches if batch.num_rows]
-        name, rows = "", sum(batch.num_rows for batch in parts)
-        if rows:
-            fields = {"x": numpy.concatenate([_features(batch, features, shape) for batch in parts])}
-            if label:
-                column = pyarrow.chunked_array([batch.column(label) for batch in parts]).combine_chunks()
-                index = {text: number for number, text in enumerate(classes or [])}
-                fields["y"] = numpy.array([index[text] for text in column.to_pylist()], numpy.int64) if classes else _array(column)
-            bytes_of = b"".join(a.dtype.str.encode() + repr(a.shape).encode() + a.tobytes() for a in fields.values())
-            digest = hashlib.sha256(bytes_of).hexdigest()[:24]
-            name = f"part-{context.partitionId():05d}-{digest}.npz"
-            temporary = os.path.join(folder, f".{name}.{context.taskAttemptId()}")
-            with open(temporary, "wb") as file:
-                numpy.savez(file, **fields)
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(temporary, os.path.join(folder, name))  # another attempt with the same rows writes the same file
-        numbers = pyarrow.array([context.partitionId()], pyarrow.int32()), pyarrow.array([rows], pyarrow.int64())
-        yield pyarrow.RecordBatch.from_arrays([*numbers, pyarrow.array([name])], names=["part", "rows", "name"])
-    return export
+def _write(batches, folder, features, label, shape, classes):
+    """A partition as a file of arrays in the folder, whose name has the hash of what is in it: (partition, rows, name)."""
+    import numpy
+    import pyarrow
+    from pyspark import TaskContext
+    context = TaskContext.get()
+    parts = [batch for batch in batches if batch.num_rows]
+    if not parts:
+        return context.partitionId(), 0, ""
+    fields = {"x": numpy.concatenate([_features(batch, features, shape) for batch in parts])}
+    if label:
+        column = pyarrow.chunked_array([batch.column(label) for batch in parts]).combine_chunks()
+        index = {text: number for number, text in enumerate(classes or [])}
+        fields["y"] = numpy.array([index[text] for text in column.to_pylist()], numpy.int64) if classes else _array(column)
+    bytes_of = b"".join(a.dtype.str.encode() + repr(a.shape).encode() + a.tobytes() for a in fields.values())
+    name = f"part-{context.partitionId():05d}-{hashlib.sha256(bytes_of).hexdigest()[:24]}.npz"
+    temporary = os.path.join(folder, f".{name}.{context.taskAttemptId()}")
+    with open(temporary, "wb") as file:
+        numpy.savez(file, **fields)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(temporary, os.path.join(folder, name))  # another attempt with the same rows writes the same file
+    return context.partitionId(), len(fields["x"]), name
+
+
+def _row(schema, *values):
+    """The only row that a task gives back."""
+    import pyarrow
+    kinds = {"int": pyarrow.int32(), "long": pyarrow.int64(), "string": pyarrow.string(), "binary": pyarrow.binary()}
+    names, types = zip(*(column.split() for column in schema.split(", ")))
+    return pyarrow.RecordBatch.from_arrays([pyarrow.array([v], kinds[t]) for v, t in zip(values, types)], names=names)
+
+
+_EXPORTED, _DESCRIBED, _CONTENT = "part int, rows long, name string", "part int, rows long, text string", "part int, rows long, name string, content binary"
+
+
+def _source(path, label, classes):
+    return {"type": "npz", "file": path, "x": "x", **({"y": "y"} if label else {}), **({"class_names": classes} if classes else {})}
+
+
+def _scratch():
+    """A folder that ends with the task, or with the application: Spark removes what is under its own."""
+    return tempfile.TemporaryDirectory(prefix="perigee-", dir=os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None)
+
+
+def _describe_task(program, *columns):
+    def describe(batches):
+        with _scratch() as folder:
+            part, rows, name = _write(batches, folder, *columns)
+            source = json.dumps(_source(os.path.join(folder, name), columns[1], columns[3]))
+            yield _row(_DESCRIBED, part, rows, _run(program, "data", "partition", f"train/{part}", source) if rows else "")
+    return describe
+
+
+def _export_task(folder, *columns):
+    return lambda batches: iter([_row(_EXPORTED, *_write(batches, folder, *columns))])
+
+
+def _content_task(*columns):
+    def content(batches):
+        with _scratch() as folder:
+            part, rows, name = _write(batches, folder, *columns)
+            with open(os.path.join(folder, name) if rows else os.devnull, "rb") as file:
+                yield _row(_CONTENT, part, rows, name, file.read())
+    return content
 
 
 def _listens(address):
@@ -127,27 +166,43 @@ def _listens(address):
     return True
 
 
-def _worker_task(program, address, secret, threads):
-    def work(index, _):
-        from pyspark import TaskContext
-        context = TaskContext.get()
-        if _listens(address):  # else the run was over before Spark came to this task
-            gpu = context.resources().get("gpu")
-            environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": ",".join(gpu.addresses)} if gpu else {})}
-            name = f"spark-{index}.{context.taskAttemptId()}"
-            command = [program, "worker", name, "--join", address, "--secret", "-", "--threads", str(threads)]
-            child = _start(command, secret, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            text = "".join(collections.deque(child.stdout, maxlen=20))
-            if child.wait() and _listens(address):
-                raise RuntimeError(f"perigee worker {name} on {socket.gethostname()}: exit code {child.returncode}\n{text}")
-            # A worker that was sent away ends well, too: the task is done only when the run is, else Spark starts it again.
-            end = time.monotonic() + 60
-            while _listens(address):
-                time.sleep(0.2)
-                if time.monotonic() > end:
-                    raise RuntimeError(f"perigee worker {name} left while the run goes on")
-        yield index, context.attemptNumber()
-    return work
+def _work(program, address, secret, threads, *words):
+    """This task's worker, from its start to the end of the run; the numbers of the partition and of its attempt."""
+    from pyspark import TaskContext
+    context = TaskContext.get()
+    index = context.partitionId()
+    if _listens(address):  # else the run was over before Spark came to this task
+        gpu = context.resources().get("gpu")
+        environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": ",".join(gpu.addresses)} if gpu else {})}
+        name = f"spark-{index}.{context.taskAttemptId()}"
+        command = [program, "worker", name, "--join", address, "--secret", "-", "--threads", str(threads), *words]
+        child = _start(command, secret, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        text = "".join(collections.deque(child.stdout, maxlen=20))
+        if child.wait() and _listens(address):
+            raise RuntimeError(f"perigee worker {name} on {socket.gethostname()}: exit code {child.returncode}\n{text}")
+        # A worker that was sent away ends well, too: the task is done only when the run is, else Spark starts it again.
+        end = time.monotonic() + 60
+        while _listens(address):
+            time.sleep(0.2)
+            if time.monotonic() > end:
+                raise RuntimeError(f"perigee worker {name} left while the run goes on")
+    return index, context.attemptNumber()
+
+
+def _plain_tasks(context, workers):
+    return lambda *how: dict(context.parallelize(range(workers), workers).mapPartitionsWithIndex(lambda *_: [_work(*how)]).collect())
+
+
+def _resident_tasks(df, *columns):
+    """The tasks compute their partitions, keep them and serve them: a worker whose rows are other ones than the job's is refused."""
+    def tasks(program, *how):
+        def work(batches):
+            with _scratch() as folder:
+                part, rows, name = _write(batches, folder, *columns)
+                held = f"train/{part}=" + json.dumps(_source(os.path.join(folder, name), columns[1], columns[3]))
+                yield _row("part int, attempt int", *_work(program, *how, *(("--partition", held) if rows else ())))
+        return {row.part: row.attempt for row in df.mapInArrow(work, "part int, attempt int").collect()}
+    return tasks
 
 
 def _predict_task(program, model, features, shape, out):
@@ -202,19 +257,42 @@ def export(df, folder, features, label=None, shape=None, classes=None):
     os.makedirs(folder, exist_ok=True)
     names = [*features, *([label] if label else [])]
     df = _as_arrays(df, names).select(*names)
-    done = df.mapInArrow(_export_task(folder, list(features), label, shape, classes), "part int, rows long, name string").collect()
-    files = [row.name for row in sorted(done, key=lambda row: row.part) if row.rows]
-    if not files:
-        raise ValueError("the DataFrame has no rows")
+    files = [row.name for row in _partitions(df.mapInArrow(_export_task(folder, list(features), label, shape, classes), _EXPORTED))]
     if not all(os.path.exists(os.path.join(folder, name)) for name in files):
         raise FileNotFoundError(f"the driver does not see what the executors wrote into {folder}: give shared= a folder of all machines")
-    keys = {**({"y": "y"} if label else {}), **({"class_names": classes} if classes else {})}
-    sources = [{"type": "npz", "file": os.path.join(folder, name), "x": "x", **keys} for name in files]
+    return _joined([_source(os.path.join(folder, name), label, classes) for name in files])
+
+
+def _partitions(df):
+    found = [row for row in sorted(df.collect(), key=lambda row: row.part) if row.rows]
+    if not found:
+        raise ValueError("the DataFrame has no rows")
+    return found
+
+
+def _joined(sources):
     return sources[0] if len(sources) == 1 else {"type": "concat", "sources": sources}
 
 
-def train(job, train=None, test=None, *, workers=None, set=None, features="features", label="label", shape=None, shared="spark-data", out=None,
-          min_workers=1, resume=None, program="perigee", on_event=None, arguments=(), spark=None):
+def _resident(program, data, train, test, workers, folder, columns):
+    """Puts the partitions of `train` into the job's data by what they are, and `test` by files of the driver; the tasks that hold them."""
+    features, label, _, classes = columns
+    names = [*features, *([label] if label else [])]
+    train = _as_arrays(train, names).select(*names).coalesce(workers)
+    data["train"] = _joined([json.loads(row.text) for row in _partitions(train.mapInArrow(_describe_task(program, *columns), _DESCRIBED))])
+    data["at"] = "partitions"
+    if test is not None:  # the coordinator serves it
+        os.makedirs(folder, exist_ok=True)
+        parts = _partitions(_as_arrays(test, names).select(*names).mapInArrow(_content_task(*columns), _CONTENT))
+        for row in parts:
+            with open(os.path.join(folder, row.name), "wb") as file:
+                file.write(row.content)
+        data["test"] = _joined([_source(os.path.join(folder, row.name), label, classes) for row in parts])
+    return _resident_tasks(train, *columns)
+
+
+def train(job, train=None, test=None, *, workers=None, set=None, features="features", label="label", shape=None, data="export",
+          shared="spark-data", out=None, min_workers=1, resume=None, program="perigee", on_event=None, arguments=(), spark=None):
     """Trains the job (a script, JSON or YAML) with Spark's executors and returns a Model; README.md says what the arguments are."""
     from pyspark.sql import SparkSession
     spark = spark or SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
@@ -231,15 +309,20 @@ def train(job, train=None, test=None, *, workers=None, set=None, features="featu
     workers = workers or max(1, context.defaultParallelism // threads)
     features = [features] if isinstance(features, str) else list(features)
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in (set or {}).items()}
+    if data not in ("export", "resident"):
+        raise ValueError(f"data={data!r}: it is 'export', files that all machines see, or 'resident', tasks that keep their partitions")
     settings = [word for key, text in texts.items() for word in ("--set", f"{key}={text}")]
     with tempfile.TemporaryDirectory(prefix="perigee-") as folder:
-        words = [job, *settings]
+        words, tasks = [job, *settings], _plain_tasks(context, workers)
         if train is not None:
             described = json.loads(_run(program, "describe", *words, "--json"))
             named = label in train.columns and train.schema[label].dataType.typeName() == "string"
             classes = [row[0] for row in train.select(label).distinct().orderBy(label).collect()] if named else None
-            for part, df in (("train", train), ("test", test)):
+            for part in ("train", "test"):
                 described["data"].pop(part, None)
+            if data == "resident":
+                tasks = _resident(program, described["data"], train, test, workers, os.path.abspath(shared), (features, label, shape, classes))
+            for part, df in (("train", train), ("test", test)) if data == "export" else ():
                 if df is not None:
                     described["data"][part] = export(df, os.path.abspath(shared), features, label, shape, classes)
             words = [os.path.join(folder, "job.json")]
@@ -249,7 +332,7 @@ def train(job, train=None, test=None, *, workers=None, set=None, features="featu
         command = [program, "train", *words, "--listen", conf.get("spark.driver.host", "127.0.0.1") + ":0", "--log", "json",
                    "--secret", "-", "--min-workers", str(min_workers), *arguments]
         command += ["--resume", resume] if resume else ["--out", out] if out else []
-        return _lead(command, context, workers, program, secret, threads, features, shape, on_event or _say)
+        return _lead(command, tasks, program, secret, threads, features, shape, on_event or _say)
 
 
 def _say(event):
@@ -258,7 +341,7 @@ def _say(event):
         print(f"epoch {event['epoch']}: " + ", ".join(f"{k} {v:.4f}" for k, v in figures.items() if v is not None), flush=True)
 
 
-def _lead(command, context, workers, program, secret, threads, features, shape, on_event):
+def _lead(command, tasks, program, secret, threads, features, shape, on_event):
     """Runs the coordinator beside the driver, and the workers as one Spark job, to the end of both."""
     errors = tempfile.TemporaryFile(mode="w+")
     lead = _start(command, secret, stdout=subprocess.PIPE, stderr=errors)
@@ -287,8 +370,7 @@ def _lead(command, context, workers, program, secret, threads, features, shape, 
         started.wait()
         if "folder" in ended:
             with open(os.path.join(ended["folder"], "cluster.json")) as file:
-                task = _worker_task(program, json.load(file)["listen"], secret, threads)
-            attempts = dict(context.parallelize(range(workers), workers).mapPartitionsWithIndex(task).collect())
+                attempts = tasks(program, json.load(file)["listen"], secret, threads)
     except BaseException as error:  # also a job that was cancelled, and Ctrl-C in a notebook: a checkpoint is left
         failure = error
         if "end" not in ended:
@@ -299,7 +381,8 @@ def _lead(command, context, workers, program, secret, threads, features, shape, 
         raise failure
     if code:
         errors.seek(0)
-        raise PerigeeError(f"perigee train: exit code {code}: {errors.read()[-4000:].strip()}" +
+        said = [line for line in str(failure or "").splitlines() if line.startswith("perigee: ")][:1]  # by a worker that ended its task
+        raise PerigeeError("\n".join([*said, f"perigee train: exit code {code}: {errors.read()[-4000:].strip()}"]) +
                            (f"; the run is in {ended['folder']}, resume= goes on" if "folder" in ended else "")) from failure
     if failure and "end" not in ended:
         raise failure

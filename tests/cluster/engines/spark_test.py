@@ -84,6 +84,46 @@ def trains_with_the_bits_of_two_processes():
     assert all(len(row.prediction_values) == 2 and abs(sum(row.prediction_values) - 1) < 1e-5 for row in seen)
 
 
+def resident_data_give_the_same_bits():
+    """No folder is shared: the tasks keep their partitions. The same rows in the same order, whatever the number of partitions."""
+    model = train("resident", data="resident", test=table(1024), set={"epochs": 3})
+    assert model.attempts == {0: 0, 1: 0} and model.end["test"]["accuracy"] > 0.8, (model.attempts, model.end)
+    spark_cluster.check_ledger(model.folder, 3)
+    assert harness.parameters(folder / "run") == harness.parameters(folder / "resident"), "other bits than those of exported data"
+    job = harness.json.loads((folder / "resident/job.json").read_text())
+    assert [s["name"] for s in job["data"]["train"]["sources"]] == ["train/0", "train/1"] and job["data"]["at"] == "partitions", job["data"]
+
+
+def a_killed_executor_brings_its_partition_back():
+    killed, events = [], []
+
+    def watch(event):
+        events.append(event["event"])
+        if event["event"] == "step" and event["workers"] == 2 and not killed:
+            killed.append(spark_cluster.executors()[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    model = train("resident_killed", data="resident", set={"epochs": 400}, on_event=watch)
+    assert killed and sorted(model.attempts.values()) == [0, 1], model.attempts
+    assert events.count("worker_joined") == 3, [e for e in events if e.startswith("worker")]
+    spark_cluster.check_ledger(model.folder, 400)
+    wait_until("the end of all processes", lambda: not perigee_processes(), 10)
+
+
+def rows_that_change_when_they_are_computed_again_are_refused():
+    import random
+    other = F.udf(lambda _: random.random(), "float").asNondeterministic()
+    df = table().withColumn("f7", other("id")).withColumn("features", F.array(*[f"f{i}" for i in range(8)]))
+    expect(perigee_spark.PerigeeError, "has other rows than when the run began", lambda: train("changing", df=df, data="resident"))
+    kept = df.persist()
+    try:
+        train("kept", df=kept, data="resident")
+    finally:
+        kept.unpersist()
+    spark_cluster.check_ledger(str(folder / "kept"), 2)
+    wait_until("the end of all processes", lambda: not perigee_processes(), 10)
+
+
 def vectors_names_and_columns():
     from pyspark.ml.feature import VectorAssembler
     names = [f"f{i}" for i in range(8)]
@@ -135,6 +175,7 @@ def mistakes_are_named():
     expect(ValueError, "has no rows", lambda: train("none", df=table().filter("id < 0")))
     expect(Exception, "rows have no value", lambda: train("none", df=table().withColumn("f0", F.expr("if(id = 7, null, f0)")), features=["f0", "f1"]))
     expect(perigee_spark.PerigeeError, "there is no loss 'cros_entropy'", lambda: train("none", job={**JOB, "loss": "cros_entropy"}))
+    expect(ValueError, "it is 'export', files that all machines see", lambda: train("none", data="rezident"))
     expect(perigee_spark.PerigeeError, "unknown key 'rate'", lambda: train("none", set={"optimizer": {"type": "sgd", "rate": 1}}))
 
 
@@ -145,7 +186,8 @@ if __name__ == "__main__":
             spark = cluster.session()
             try:
                 harness.main([
-                    trains_with_the_bits_of_two_processes, vectors_names_and_columns, a_killed_executor_costs_its_task_alone,
+                    trains_with_the_bits_of_two_processes, resident_data_give_the_same_bits, vectors_names_and_columns, a_killed_executor_costs_its_task_alone,
+                    a_killed_executor_brings_its_partition_back, rows_that_change_when_they_are_computed_again_are_refused,
                     a_cancelled_job_leaves_a_checkpoint, mistakes_are_named
                 ])
             finally:
