@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -107,6 +108,20 @@ int stat_for_reading(const std::string& path, struct stat* info) {
   const int status = ::fstat(found, info);
   ::close(found);
   return status;
+}
+
+std::vector<std::vector<FolderEntry>> list_folders(const std::vector<std::string>& paths) {
+  constexpr size_t kListedAtOnce = 8;
+  std::vector<std::vector<FolderEntry>> all(paths.size());
+  for (size_t begin = 0; begin < paths.size(); begin += kListedAtOnce) {
+    std::vector<std::future<std::vector<FolderEntry>>> some;
+    for (size_t i = begin; i < std::min(begin + kListedAtOnce, paths.size()); ++i) {
+      const bool far = is_store_path(local_path(paths[i]));
+      some.push_back(std::async(far ? std::launch::async : std::launch::deferred, [&paths, i] { return list_folder(paths[i]); }));
+    }
+    for (size_t i = 0; i < some.size(); ++i) all[begin + i] = some[i].get();
+  }
+  return all;
 }
 
 std::vector<FolderEntry> list_folder(const std::string& given) {

@@ -34,6 +34,9 @@ struct FolderEntry {
 // Sorted by name, without "." and "..". Error(data) when it cannot be read.
 std::vector<FolderEntry> list_folder(const std::string& path);
 
+// Several of them; those of a store are asked for at the same time.
+std::vector<std::vector<FolderEntry>> list_folders(const std::vector<std::string>& paths);
+
 // Text that names this content of this file: where it lies, its size, time and number; empty when it cannot be opened.
 std::string file_identity(const std::string& path);
 

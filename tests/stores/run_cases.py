@@ -5,7 +5,7 @@ import random
 import struct
 
 from kit import PROGRAM, ROOT, Tool, digest, environment, one, perigee, test
-from servers import Missing
+from servers import FaultProxy, Missing
 
 MNIST = pathlib.Path(os.environ.get("PERIGEE_DATA", "/nowhere")) / "mnist"
 
@@ -130,3 +130,10 @@ return pg.experiment {{ name = "images", network = pg.sequential {{ pg.flatten {
         trained(world, env, job, "--out", world.folder / f"images-{name}")
         models.append(parameters(world.folder / f"images-{name}" / "model.safetensors"))
     assert models[0] == models[1]
+    proxy = FaultProxy(world.moto.url)
+    try:
+        trained(world, {**env, "AWS_ENDPOINT_URL": proxy.url}, job, "--out", world.folder / "images-again")
+        # The cache has all pictures: what is the folder, which folders has it, and which files have those.
+        assert len(proxy.seen) <= 5, proxy.seen
+    finally:
+        proxy.stop()

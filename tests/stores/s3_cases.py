@@ -239,6 +239,38 @@ def s3_cache(world):
 
 
 @test
+def s3_neighbours(world):
+    """Of a folder's files the first is asked about; from the second on one listing tells of all, where the keys' owner may list."""
+    names = [f"{i:02}.bin" for i in range(12)]
+    proxy = FaultProxy(world.moto.url)
+    env = world.s3(AWS_ENDPOINT_URL=proxy.url)
+    files = {name: random_bytes(1000, i) for i, name in enumerate(names)}
+    try:
+        with Tool(env) as tool:
+            for name, content in files.items():
+                tool("put", f"s3://bucket/near/{name}", world.file("one", content))
+
+        def read_all():
+            proxy.seen.clear()
+            with Tool(env) as tool:
+                for name, content in files.items():
+                    assert tool("read", f"s3://bucket/near/{name}")["sha256"] == digest(content), name
+            return [method if "?" not in path else "LIST" for method, path in proxy.seen]
+
+        assert read_all() == ["HEAD", "GET", "LIST", *["GET"] * 11]
+        assert read_all() == ["HEAD", "LIST"], "all in the cache"
+        proxy.fault = lambda method, path, headers: error_answer(403, "AccessDenied") if "list-type" in path else None
+        assert read_all() == ["HEAD", "LIST", *["HEAD"] * 11], "asked for a listing once"
+        proxy.fault = lambda *_: None
+        files["05.bin"] = random_bytes(1000, 77)  # another version, which the listing tells
+        with Tool(env) as tool:
+            tool("put", "s3://bucket/near/05.bin", world.file("one", files["05.bin"]))
+        assert read_all() == ["HEAD", "LIST", "GET"]
+    finally:
+        proxy.stop()
+
+
+@test
 def s3_listing_of_pages(world):
     """More keys than fit a page, and keys that would lead elsewhere."""
     names = world.moto.boto("""

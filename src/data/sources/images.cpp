@@ -74,9 +74,9 @@ class ImageFolder : public DataSource, public EncodedSource {
   std::vector<Field> fields_;
 };
 
-std::vector<std::string> sorted_entries(const std::string& folder, bool folders) {
+std::vector<std::string> sorted_entries(const std::vector<FolderEntry>& entries, bool folders) {
   std::vector<std::string> names;
-  for (const FolderEntry& entry : list_folder(folder)) {
+  for (const FolderEntry& entry : entries) {
     if (entry.name.starts_with('.')) continue;
     if (folders ? entry.folder : entry.file && is_image_name(entry.name)) names.push_back(entry.name);
   }
@@ -84,9 +84,9 @@ std::vector<std::string> sorted_entries(const std::string& folder, bool folders)
 }
 
 // A folder that lists the classes keeps their numbers when another part of the data lacks one.
-std::vector<std::string> class_folders(const Config& config, const std::string& folder) {
+std::vector<std::string> class_folders(const Config& config, const std::string& folder, const std::vector<FolderEntry>& entries) {
   std::vector<std::string> given = config.string_list("classes");
-  const std::vector<std::string> found = sorted_entries(folder, true);
+  const std::vector<std::string> found = sorted_entries(entries, true);
   if (given.empty()) return found;
   for (const auto& name : found)
     if (std::find(given.begin(), given.end(), name) == given.end())
@@ -97,25 +97,32 @@ std::vector<std::string> class_folders(const Config& config, const std::string& 
 
 SourcePtr open_images(const Config& config, const std::string& base) {
   const std::string folder = path_in(base, config.string("folder"));
-  if (file_exists(folder) && !folder_exists(folder))
+  const bool there = folder_exists(folder);  // a store is asked once
+  if (!there && file_exists(folder))
     throw Error(ErrorKind::data,
                 {.where = folder, .what = "is a file", .expected = "a folder that has a folder of pictures for each class"});
-  if (!folder_exists(folder))
+  if (!there)
     throw Error(ErrorKind::data, {.where = folder, .what = "there is no such folder", .hint = nearby_hint(folder)});
   PictureDecoder decoder(config);
-  std::vector<std::string> classes = class_folders(config, folder);
+  const std::vector<FolderEntry> entries = list_folder(folder);
+  std::vector<std::string> classes = class_folders(config, folder, entries);
+  std::vector<std::string> folders;
+  for (const std::string& name : classes)
+    if (std::ranges::any_of(entries, [&](const FolderEntry& e) { return e.folder && e.name == name; })) folders.push_back(folder + "/" + name);
+  const std::vector<std::vector<FolderEntry>> listed = list_folders(folders);
   std::vector<ImageFolder::File> files;
   for (size_t label = 0; label < classes.size(); ++label) {
     const std::string of_class = folder + "/" + classes[label];
-    if (config.has("classes") && !folder_exists(of_class)) continue;
+    const auto at = std::ranges::find(folders, of_class);
+    if (at == folders.end()) continue;  // a part that lacks a class that was given
     const size_t before = files.size();
-    for (const auto& name : sorted_entries(of_class, false)) files.push_back({of_class + "/" + name, static_cast<int64_t>(label)});
+    for (const auto& name : sorted_entries(listed[static_cast<size_t>(at - folders.begin())], false)) files.push_back({of_class + "/" + name, static_cast<int64_t>(label)});
     if (files.size() == before && !config.has("classes"))
       warn(of_class +
            ": this folder has no pictures, and counts as a class all the same; remove it, or name the classes: classes = { ... }");
   }
   if (classes.empty())
-    for (const auto& name : sorted_entries(folder, false)) files.push_back({folder + "/" + name, 0});
+    for (const auto& name : sorted_entries(entries, false)) files.push_back({folder + "/" + name, 0});
   if (files.empty() || files.size() > kMaxImagesFiles)
     throw Error(
         ErrorKind::data,

@@ -115,6 +115,21 @@ class S3Store final : public Store {
     return entries;
   }
 
+  std::vector<StoredEntry> list_from(const StoreUrl& url) override {
+    const std::string key = key_of(url), prefix = key.substr(0, key.rfind('/') + 1);
+    if (key.size() == prefix.size() || lists_nothing_) return {};
+    Query query = listing_query(prefix);
+    query.emplace_back("start-after", key.substr(0, key.size() - 1));  // sorts just before it
+    Transfer page = request("GET", "", query);
+    page.limit = kPageBytes;
+    page.tries = 1;
+    perform(page, url.text);
+    lists_nothing_ = !page.ok() || !page.problem.empty();  // s3:ListBucket is not everybody's
+    std::vector<StoredEntry> entries;
+    if (!lists_nothing_) read_page(as_text(page.content), prefix, entries);
+    return entries;
+  }
+
   bool put(const StoreUrl& url, std::span<const std::span<const std::byte>> pieces, const PutCondition& condition) override {
     if (url.key().empty()) throw Error(ErrorKind::usage, {.where = url.text, .what = "names no file in the bucket"});
     std::vector<std::string> headers;
@@ -386,6 +401,7 @@ class S3Store final : public Store {
   bool path_style_ = false;
   AwsCredentials credentials_;
   std::atomic<int64_t> skew_s_{0};
+  std::atomic<bool> lists_nothing_{false};
   std::mutex mutex_;
   std::string region_;
 };

@@ -1,13 +1,17 @@
 #include "src/io/store/store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <unordered_map>
+#include <unordered_set>
 
+#include "src/core/cores.h"
 #include "src/core/error.h"
 #include "src/io/store/blocks.h"
 
@@ -57,22 +61,30 @@ StoreUrl checked_url(const std::string& path) {
 
 // --- Facts about objects, from listings and requests ------------------------------------------------------------------------------
 
+using Time = std::chrono::steady_clock::time_point;
+
 class Known {
  public:
   static Known& shared() {
     static Known known;
     return known;
   }
-  void keep(const std::string& text, const StoredInfo& info) {
+  void keep(const std::string& text, const StoredInfo& info, Time until = Time::max()) {
     const std::lock_guard lock(mutex_);
     if (infos_.size() >= kMost) infos_.clear();
-    infos_[text] = info;
+    infos_[text] = {info, until};
+  }
+  // Whether another file of this folder was asked for before.
+  bool asked_beside(const std::string& folder) {
+    const std::lock_guard lock(mutex_);
+    if (folders_.size() >= kMost) folders_.clear();
+    return !folders_.insert(folder).second;
   }
   bool find(const std::string& text, StoredInfo& info) const {
     const std::lock_guard lock(mutex_);
     const auto found = infos_.find(text);
-    if (found == infos_.end()) return false;
-    info = found->second;
+    if (found == infos_.end() || found->second.until < std::chrono::steady_clock::now()) return false;
+    info = found->second.info;
     return true;
   }
   void forget(const std::string& text) {
@@ -82,13 +94,36 @@ class Known {
 
  private:
   static constexpr size_t kMost = 1 << 21;
+  struct Kept {
+    StoredInfo info;
+    Time until;
+  };
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, StoredInfo> infos_;
+  std::unordered_map<std::string, Kept> infos_;
+  std::unordered_set<std::string> folders_;
 };
+
+// Who reads a second file of a folder will read more of them: one listing tells of up to a thousand, where each would be asked about. What
+// was not asked for itself holds for a while only.
+void learn_neighbours(Store& store, const StoreUrl& url) {
+  constexpr std::chrono::seconds kHolds{60};
+  const std::string folder = url.text.substr(0, url.text.rfind('/') + 1);
+  if (!Known::shared().asked_beside(folder)) return;
+  StoredInfo known;
+  for (const StoredEntry& entry : store.list_from(url)) {
+    if (entry.folder || entry.version.empty() || Known::shared().find(folder + entry.name, known)) continue;
+    Known::shared().keep(folder + entry.name, {StoredKind::file, entry.size, entry.version}, std::chrono::steady_clock::now() + kHolds);
+  }
+}
 
 StoredInfo info_to_read(Store& store, const StoreUrl& url) {
   StoredInfo info;
-  if (Known::shared().find(url.text, info) && info.kind == StoredKind::file) return info;
+  const auto known = [&] { return Known::shared().find(url.text, info) && info.kind == StoredKind::file; };
+  if (!known()) learn_neighbours(store, url);
+  if (known()) {
+    if (info.size <= kLargestStored) Known::shared().keep(url.text, info);  // from now on it is in use
+    return info;
+  }
   info = store.stat(url);
   if (info.kind == StoredKind::folder)
     throw Error(ErrorKind::data, {.where = url.text, .what = "is a folder of the store", .expected = "a file"});
@@ -185,6 +220,30 @@ void fetch_store(Store& store, const StoreUrl& url, const StoredInfo& info, std:
   }
 }
 
+// Reads what the cache has, by several threads where that is much: each byte is hashed on the way. The blocks that it does not have.
+std::vector<Block> blocks_not_kept(const StoreUrl& url, const StoredInfo& info, std::span<std::byte> bytes) {
+  constexpr size_t kMostThreads = 4, kBlocksOfThread = 2;
+  const uint64_t step = info.whole ? std::max<uint64_t>(1, info.size) : kBlockBytes;
+  std::vector<Block> blocks;
+  for (uint64_t offset = 0; offset < info.size; offset += step)
+    blocks.push_back({offset, bytes.subspan(offset, std::min(step, info.size - offset))});
+  std::vector<uint8_t> found(blocks.size());
+  if (!blocks.empty()) found[0] = find_block(url.text, info.version, 0, blocks[0].into);  // and reads the settings, of which one may be wrong
+  std::atomic<size_t> next{1};
+  const auto read = [&] {
+    for (size_t i = next++; i < blocks.size(); i = next++) found[i] = find_block(url.text, info.version, blocks[i].offset, blocks[i].into);
+  };
+  const size_t threads = std::min({kMostThreads, static_cast<size_t>(available_cores()), blocks.size() / kBlocksOfThread});
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < threads; ++i) others.emplace_back(read);
+  read();
+  for (std::thread& other : others) other.join();
+  std::vector<Block> missing;
+  for (size_t i = 0; i < blocks.size(); ++i)
+    if (!found[i]) missing.push_back(blocks[i]);
+  return missing;
+}
+
 // --- Small files that are read soon ------------------------------------------------------------------------------------------------
 
 class Expected {
@@ -273,12 +332,7 @@ void read_stored(const std::string& path, uint64_t limit, Bytes& bytes) {
                                        .expected = "at most " + std::to_string(limit)});
   if (Expected::shared().take(url.text, bytes)) return keep_block(url.text, info.version, 0, bytes);
   bytes.resize(info.size);
-  std::vector<Block> missing;
-  const uint64_t step = info.whole ? std::max<uint64_t>(1, info.size) : kBlockBytes;
-  for (uint64_t offset = 0; offset < info.size; offset += step) {
-    const auto into = std::span(bytes).subspan(offset, std::min(step, info.size - offset));
-    if (!find_block(url.text, info.version, offset, into)) missing.push_back({offset, into});
-  }
+  std::vector<Block> missing = blocks_not_kept(url, info, bytes);
   fetch_store(store, url, info, missing);
 }
 
