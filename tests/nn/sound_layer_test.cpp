@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "src/data/source.h"
 #include "src/data/transform.h"
@@ -136,6 +137,51 @@ TEST(SoundLayers, HaveGradients) {
                                             {"n", Tensor::from<int64_t>(Shape{3}, {50, 31, 0})}};
     const Value total = weighted_total(built.graph, built.network.outputs.at(0), "weights", leaves, random);
     check_gradients(built.graph, total, {"x"}, {built.graph.input("x", {Dtype::f64, Shape{3, kChannels, 50}})}, leaves, 1e-5, 24);
+  }
+}
+
+// Bands of ones become 5: whole rows and whole steps, not wider than they may be, at other places in other examples; padding stays.
+TEST(SoundLayers, HideBandsInTrainingAlone) {
+  constexpr int64_t kRows = 20, kFrames = 30, kMany = 40;
+  for (const bool training : {false, true}) {
+    Graph graph;
+    const BuiltNetwork network =
+        Network(Json::parse(R"([{"type": "spec_augment", "rows": 4, "steps": 6, "fill": 5}])", "test"), "net.json")
+            .build(graph, {{"x", {Dtype::f64, Shape{kRows, kFrames}}}, {"n", {Dtype::i64, Shape{}}, FieldRole::length, "x"}},
+                   {.batch = kMany, .training = training, .dtype = Dtype::f64});
+    Interpreter interpreter(graph);
+    interpreter.step.training = training;
+    const int64_t there = 25;
+    interpreter.run({{"x", Tensor::from(Shape{kMany, kRows, kFrames}, std::vector<double>(kMany * kRows * kFrames, 1))},
+                     {"n", Tensor::from(Shape{kMany}, std::vector<int64_t>(kMany, there))}});
+    const Tensor y = interpreter[network.outputs.at(0)];
+    std::set<std::pair<int64_t, int64_t>> seen;
+    for (int64_t n = 0; n < kMany; ++n) {
+      const double* of = y.data<double>() + n * kRows * kFrames;
+      const auto hidden = [&](int64_t row, int64_t step) { return of[row * kFrames + step] == 5; };
+      // A row is hidden where all its steps are, a step where all its rows are.
+      std::vector<int64_t> rows, steps;
+      for (int64_t r = 0; r < kRows; ++r) {
+        int64_t count = 0;
+        for (int64_t t = 0; t < kFrames; ++t) count += hidden(r, t);
+        if (count == there) rows.push_back(r);
+      }
+      for (int64_t t = 0; t < kFrames; ++t) {
+        int64_t count = 0;
+        for (int64_t r = 0; r < kRows; ++r) count += hidden(r, t);
+        if (count == kRows) steps.push_back(t);
+      }
+      for (int64_t r = 0; r < kRows; ++r)
+        for (int64_t t = 0; t < kFrames; ++t)
+          ASSERT_EQ(hidden(r, t), std::ranges::count(steps, t) > 0 || (t < there && std::ranges::count(rows, r) > 0)) << n;
+      ASSERT_LE(rows.size(), 4u);
+      ASSERT_LE(steps.size(), 6u);
+      ASSERT_TRUE(steps.empty() || steps.back() < there);
+      ASSERT_TRUE(rows.empty() || rows.back() - rows.front() + 1 == static_cast<int64_t>(rows.size()));
+      seen.emplace(rows.empty() ? -1 : rows.front(), static_cast<int64_t>(steps.size()));
+    }
+    EXPECT_EQ(seen.size() > 10, training);
+    EXPECT_TRUE(training || seen.size() == 1);
   }
 }
 
