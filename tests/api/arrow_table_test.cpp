@@ -276,6 +276,8 @@ const Damage kDamages[] = {
     {"the column has a place beyond its dictionary; got 2, expected 0 to 1", [](ArrowTable& t) { t.places_[1] = 2; }},
     {"the column has a place beyond its dictionary; got -1", [](ArrowTable& t) { t.places_[1] = -1; }},
     {"the ArrowArray has a dictionary where its schema has none", [](ArrowTable& t) { t.values(5).dictionary = nullptr; }},
+    {"the column has an unsigned number beyond 2^63, which a column cannot have; got 18446744073709551611",
+     [](ArrowTable& t) { t.field(1).format = "L", t.y_[1] = -5; }},
     {"the places of the column's lists are not in order; got 0 to -2", [](ArrowTable& t) { t.list_ends_[3] = -2; }},
     {"the places of the column's lists are not in order; got 4 to 3", [](ArrowTable& t) { t.list_ends_[1] = 4, t.list_ends_[2] = 3; }},
     {"column 'l': the ArrowArray is shorter than what holds it; got 6, expected at least 7", [](ArrowTable& t) { t.list_ends_[3] = 7; }},
