@@ -4,6 +4,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "src/io/file.h"
+
 namespace perigee::tables {
 namespace {
 
