@@ -243,7 +243,8 @@ void ExampleClient::read(uint32_t source, const RecordLayout& layout, const Read
     if (c.stopped) c.fail("this worker ends", "nothing is lost: others read the example");
     for (const Block::Failure& failure : block->failures)
       if (failure.record == i)
-        throw Error(failure.kind, {.where = std::string(c.options.sender) + ": example " + std::to_string(key.index), .what = failure.text});
+        throw Error(failure.kind,
+                    {.where = std::string(c.options.sender) + ": example " + std::to_string(key.index), .what = failure.text});
   } catch (const Error&) {
     leave();
     throw;

@@ -20,7 +20,7 @@ struct ExampleClientOptions {
   size_t max_requests = 512;               // the same
   double deadline_ms = 60'000;             // a connected coordinator that sends nothing for so long fails the reader ...
   bool lost_is_silent = false;             // ... and so does one that is lost for so long, or lost again and again
-  // What the reader's error says.
+  // How the error of a reader puts it.
   const char* where = "data.at = \"coordinator\"";
   const char* sender = "data of the coordinator";
   const char* silence = "the coordinator sends no examples";

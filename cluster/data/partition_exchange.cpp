@@ -25,11 +25,11 @@ struct PartitionExchange::Away {
   const std::string name;
   ExampleClient client;
   std::atomic<bool> woken{false};
-  std::string address;     // of the connection
-  PeerId peer = 0;         // 0: none
-  bool up = false;         // it is made
-  uint64_t heard_ns = 0;   // or connected, or asked when nothing was due
-  uint64_t again_ns = 0;   // no new attempt before
+  std::string address;    // of the connection
+  PeerId peer = 0;        // 0: none
+  bool up = false;        // it is made
+  uint64_t heard_ns = 0;  // or connected, or asked when nothing was due
+  uint64_t again_ns = 0;  // no new attempt before
   Read read;
 };
 
@@ -63,8 +63,11 @@ void PartitionExchange::on_welcome(const Welcome& welcome, uint64_t job) {
     const std::string& name = manifest.sources[leaf].partition;
     const auto own = name.empty() ? held_.end() : held_.find(name);
     serves_.push_back(own != held_.end());
-    if (own != held_.end()) sources[leaf] = {own->second, RecordLayout(own->second->fields()), own->second->traits().touches, name}, any = true;
-    else if (!name.empty()) away_[leaf] = std::make_unique<Away>(leaf, name, [this, leaf] { wake(leaf); }, client);
+    if (own != held_.end())
+      sources[leaf] = {own->second, RecordLayout(own->second->fields()), own->second->traits().touches, name}, any = true;
+    else if (!name.empty())
+      away_[leaf] = std::make_unique<Away>(
+          leaf, name, [this, leaf] { wake(leaf); }, client);
   }
   job_ = job;
   if (any)
@@ -120,7 +123,7 @@ void PartitionExchange::connect(Away& away) {
   away.heard_ns = clock_.now_ns();
 }
 
-// What had not come is asked again on the next connection.
+// The next connection asks again for all that had not come.
 void PartitionExchange::drop(Away& away) {
   if (away.peer == 0) return;
   transport_.close(std::exchange(away.peer, 0));

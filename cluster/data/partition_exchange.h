@@ -19,11 +19,11 @@
 namespace perigee {
 
 struct PartitionExchangeOptions {
-  double retry_ms = 200;             // between two attempts to reach a holder
-  double silent_ms = 10'000;         // a holder that was asked and says nothing for so long is connected to anew
-  double deadline_ms = 300'000;      // a reader that gets nothing for so long fails, and its worker with it
+  double retry_ms = 200;                   // between two attempts to reach a holder
+  double silent_ms = 10'000;               // a holder that was asked and says nothing for so long is connected to anew
+  double deadline_ms = 300'000;            // a reader that gets nothing for so long fails, and its worker with it
   size_t window_bytes = size_t{16} << 20;  // asked for ahead, of all partitions together
-  int threads = 2;                   // that read for others; none where nothing is held
+  int threads = 2;                         // that read for others; none where nothing is held
 };
 
 class PartitionExchange final : public TransportEvents {
@@ -70,10 +70,10 @@ class PartitionExchange final : public TransportEvents {
   const std::function<void(std::function<void()>)> post_;
   const PartitionExchangeOptions options_;
   uint64_t job_ = 0;
-  std::vector<bool> serves_;                    // by leaf
+  std::vector<bool> serves_;                      // by leaf
   std::map<size_t, std::unique_ptr<Away>> away_;  // by leaf; filled once, before the trainer opens the job
-  std::map<std::string, std::string> places_;   // as far as the coordinator has told
-  std::unique_ptr<ExampleServer> server_;       // null: nothing is held, or no run is known yet
+  std::map<std::string, std::string> places_;     // as far as the coordinator has told
+  std::unique_ptr<ExampleServer> server_;         // null: nothing is held, or no run is known yet
   std::shared_ptr<std::atomic<bool>> alive_ = std::make_shared<std::atomic<bool>>(true);  // for what was posted
   std::atomic<bool> stopped_{false};
 };

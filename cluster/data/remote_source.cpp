@@ -29,7 +29,7 @@ class RemoteSource final : public DataSource {
 RemoteOpener::RemoteOpener(const std::string& manifest, ExampleClient& client, PartitionExchange* partitions)
     : manifest_(read_manifest(manifest)), client_(client), partitions_(partitions) {}
 
-// What this worker holds itself it reads where it lies.
+// A worker reads its own partitions where they lie.
 SourcePtr RemoteOpener::open_leaf(size_t leaf, const std::string& where) {
   const Manifest::Source& about = manifest_.sources[leaf];
   if (about.partition.empty()) return std::make_shared<RemoteSource>(static_cast<uint32_t>(leaf), about, client_);

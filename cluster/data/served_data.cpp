@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/data/field_json.h"
-#include "src/data/sources/partition.h"
+#include "src/data/records/field_json.h"
+#include "src/data/records/partition.h"
 
 namespace perigee {
 namespace {

@@ -32,7 +32,7 @@ class ServedData final : public SourceOpener {
 
   const std::vector<ServedSource>& sources() const { return sources_; }
   const std::vector<HeldPartition>& partitions() const { return partitions_; }  // those of the sources that workers hold
-  std::string manifest() const;  // JSON, for Welcome::sources
+  std::string manifest() const;                                                 // JSON, for Welcome::sources
 
  private:
   struct Part {

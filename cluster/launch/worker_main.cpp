@@ -27,7 +27,7 @@
 #include "cluster/uv/uv_transport.h"
 #include "src/core/cores.h"
 #include "src/core/warning.h"
-#include "src/data/sources/partition.h"
+#include "src/data/records/partition.h"
 #include "src/graph/plan.h"
 #include "src/net/address.h"
 #include "src/net/loop.h"
@@ -164,9 +164,13 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
         partitions_(open_partitions(options.partitions, opener_.get(), &held_), loop, partition_transport_,
                     [this](std::function<void()> work) { loop_.post(std::move(work)); }),
         trainer_record_(options.server || options.record.empty() ? nullptr : std::make_unique<TrainerRecord>(options.record)),
-        replica_(
-            *this, [this] { wake(); },
-            {.opener = opener_.get(), .examples = &examples_, .partitions = &partitions_, .trace = &trace_, .record = trainer_record_.get(), .slot = options.slot}),
+        replica_(*this, [this] { wake(); },
+                 {.opener = opener_.get(),
+                  .examples = &examples_,
+                  .partitions = &partitions_,
+                  .trace = &trace_,
+                  .record = trainer_record_.get(),
+                  .slot = options.slot}),
         patient_(options.patient),
         record_path_(options.record) {
     WorkerOptions worker{.coordinators = options.coordinators, .name = options.name, .host = host_identity(), .site = options.site};

@@ -16,9 +16,9 @@ struct WorkerMainOptions {
   Secret key;                             // of the job, from who started this process
   Secret secret;                          // of the cluster: the job's key is made from it once the job is known
   std::string advertise, interface_cidr;
-  std::string data_root;  // data are opened only under it; empty: anywhere
+  std::string data_root;                // data are opened only under it; empty: anywhere
   std::vector<std::string> partitions;  // NAME=SOURCE: what this worker holds of the data, and serves to the others
-  std::string site;       // which workers are near this one; empty: those of its host
+  std::string site;                     // which workers are near this one; empty: those of its host
   int threads = 0;
   int slot = 0;    // among the workers of this machine: which GPUs are its own
   int parent = 0;  // ends when this process does

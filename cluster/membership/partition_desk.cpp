@@ -32,8 +32,9 @@ std::optional<Refuse> PartitionDesk::why_refused(const Join& join) const {
                     .what = "the partition '" + held.name + "' has other rows than when the run began",
                     .got = rows_text(held),
                     .expected = rows_text(known->second),
-                    .hint = "rows that come out of a shuffle have another order when they are computed again: sort each partition "
-                            "(sortWithinPartitions), or persist() the data"};
+                    .hint =
+                        "rows that come out of a shuffle have another order when they are computed again: sort each partition "
+                        "(sortWithinPartitions), or persist() the data"};
   }
   if (!join.held.empty() && join.serves.empty()) return Refuse{.kind = 5, .what = "the worker holds partitions and does not say where"};
   return std::nullopt;

@@ -63,7 +63,7 @@ class Worker final : public TransportEvents, public ReplicaEvents {
   void start();
   void leave(const std::string& why);  // gracefully (SIGTERM): unfinished work goes back, then on_stopped
   uint64_t generation() const;
-  uint64_t job() const;  // of the run; 0: not known yet
+  uint64_t job() const;        // of the run; 0: not known yet
   bool ask(const Read& read);  // for examples -> on_examples; false: not now
   Json status() const;
   Json counters() const;

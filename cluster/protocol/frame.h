@@ -25,7 +25,7 @@ inline constexpr size_t kMaxTraced = 2048;
 inline constexpr size_t kMaxText = 4096;
 inline constexpr size_t kMaxMemberships = 16;  // known at a time
 inline constexpr size_t kMaxPartitions = 4096;
-inline constexpr size_t kMaxRedo = 1024;       // rounds that can be made again
+inline constexpr size_t kMaxRedo = 1024;  // rounds that can be made again
 
 using WorkerId = uint32_t;  // given by the coordinator, never twice in a run; 0 is none
 

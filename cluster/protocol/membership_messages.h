@@ -230,6 +230,7 @@ struct Stop {
   X(Join)                              \
   X(Welcome)                           \
   X(Refuse)                            \
-  X(Coordinators) X(Holders) X(Witness) X(Propose) X(Acknowledge) X(CatchUp) X(CaughtUp) X(StartEpoch) X(Beat) X(LinkLost) X(Leave) X(Failed) X(Stop)
+  X(Coordinators)                      \
+  X(Holders) X(Witness) X(Propose) X(Acknowledge) X(CatchUp) X(CaughtUp) X(StartEpoch) X(Beat) X(LinkLost) X(Leave) X(Failed) X(Stop)
 
 }  // namespace perigee

@@ -100,7 +100,7 @@ struct DataPrint {
 struct HeldPartition {
   static constexpr size_t kMostInList = kMaxPartitions;
   std::string name;
-  std::string hash;  // of all its bytes: src/data/sources/partition.h
+  std::string hash;  // of all its bytes: src/data/records/partition.h
   int64_t rows = 0;
   bool operator==(const HeldPartition&) const = default;
   template <class F>

@@ -38,13 +38,13 @@ class OrderWatch : public GradientSink {
 class TrainerRecord;  // cluster/ledger/trainer_record.h
 
 struct ReplicaTrainerOptions {
-  size_t bucket_bytes = size_t{1} << 20;  // equal on every worker
-  SourceOpener* opener = nullptr;         // of what the worker reads itself; see TrainerOptions. Outlives the trainer
-  ExampleClient* examples = nullptr;      // of data that the coordinator sends; null: there are none. Outlives the trainer
+  size_t bucket_bytes = size_t{1} << 20;    // equal on every worker
+  SourceOpener* opener = nullptr;           // of what the worker reads itself; see TrainerOptions. Outlives the trainer
+  ExampleClient* examples = nullptr;        // of data that the coordinator sends; null: there are none. Outlives the trainer
   PartitionExchange* partitions = nullptr;  // of data that workers hold; null: there are none. Outlives the trainer
-  TraceRing* trace = nullptr;             // of the timeline; outlives the trainer
-  TrainerRecord* record = nullptr;        // of what the trainer does, for TrainerReplica; outlives it
-  int slot = 0;                           // of this worker on its machine
+  TraceRing* trace = nullptr;               // of the timeline; outlives the trainer
+  TrainerRecord* record = nullptr;          // of what the trainer does, for TrainerReplica; outlives it
+  int slot = 0;                             // of this worker on its machine
 };
 
 class ReplicaTrainer {

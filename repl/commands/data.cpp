@@ -6,7 +6,7 @@
 #include "repl/commands/command.h"
 #include "repl/commands/train/prepare_data.h"
 #include "src/core/error.h"
-#include "src/data/sources/partition.h"
+#include "src/data/records/partition.h"
 #include "src/data/table/analysis.h"
 #include "src/data/table/spill/run_table.h"
 #include "src/data/table/steps.h"
@@ -150,7 +150,7 @@ int convert() {
   return 0;
 }
 
-// What a worker will hold under --partition NAME=SOURCE, as the job names it.
+// A source that a worker will hold under --partition NAME=SOURCE, as the job names it.
 int partition() {
   expect_files(2, "perigee data partition NAME SOURCE");
   const std::string& given = data_options.files[1];

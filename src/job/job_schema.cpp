@@ -31,8 +31,13 @@ constexpr Option kData[] = {
     {"global_batch", "integer", "0", "examples of a step, on all workers together; 0: as many as their batches", {0, kMostBatch}},
     {"shuffle", "boolean", "true", "another order in every epoch"},
     {"threads", "integer", "as needed", "threads that read; 0: the one that trains", {0, 256}},
-    {"at", "name", "worker", "where a cluster's examples come from: each worker reads them, the coordinator sends them, or workers send each other the partitions "
-     "that they hold", {}, {"worker", "coordinator", "partitions"}},
+    {"at",
+     "name",
+     "worker",
+     "where a cluster's examples come from: each worker reads them, the coordinator sends them, or workers send each other the partitions "
+     "that they hold",
+     {},
+     {"worker", "coordinator", "partitions"}},
     {"verify", "name", "sample", "how much of the workers' data is compared at the start", {}, {"sample", "full"}},
     {"shards", "integer", "1", "parts of the training data; each worker keeps to its own", {1, ShardedOrder::kMaxShards}},
 };

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "src/data/records/partition.h"
 #include "src/data/records/prepare.h"
-#include "src/data/sources/partition.h"
 #include "src/io/codec/compress.h"
 #include "src/io/file.h"
 #include "src/io/npy.h"

@@ -101,14 +101,14 @@ SourcePtr open_images(const Config& config, const std::string& base) {
   if (!there && file_exists(folder))
     throw Error(ErrorKind::data,
                 {.where = folder, .what = "is a file", .expected = "a folder that has a folder of pictures for each class"});
-  if (!there)
-    throw Error(ErrorKind::data, {.where = folder, .what = "there is no such folder", .hint = nearby_hint(folder)});
+  if (!there) throw Error(ErrorKind::data, {.where = folder, .what = "there is no such folder", .hint = nearby_hint(folder)});
   PictureDecoder decoder(config);
   const std::vector<FolderEntry> entries = list_folder(folder);
   std::vector<std::string> classes = class_folders(config, folder, entries);
   std::vector<std::string> folders;
   for (const std::string& name : classes)
-    if (std::ranges::any_of(entries, [&](const FolderEntry& e) { return e.folder && e.name == name; })) folders.push_back(folder + "/" + name);
+    if (std::ranges::any_of(entries, [&](const FolderEntry& e) { return e.folder && e.name == name; }))
+      folders.push_back(folder + "/" + name);
   const std::vector<std::vector<FolderEntry>> listed = list_folders(folders);
   std::vector<ImageFolder::File> files;
   for (size_t label = 0; label < classes.size(); ++label) {
@@ -116,7 +116,8 @@ SourcePtr open_images(const Config& config, const std::string& base) {
     const auto at = std::ranges::find(folders, of_class);
     if (at == folders.end()) continue;  // a part that lacks a class that was given
     const size_t before = files.size();
-    for (const auto& name : sorted_entries(listed[static_cast<size_t>(at - folders.begin())], false)) files.push_back({of_class + "/" + name, static_cast<int64_t>(label)});
+    for (const auto& name : sorted_entries(listed[static_cast<size_t>(at - folders.begin())], false))
+      files.push_back({of_class + "/" + name, static_cast<int64_t>(label)});
     if (files.size() == before && !config.has("classes"))
       warn(of_class +
            ": this folder has no pictures, and counts as a class all the same; remove it, or name the classes: classes = { ... }");

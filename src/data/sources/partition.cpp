@@ -1,9 +1,9 @@
-#include "src/data/sources/partition.h"
+#include "src/data/records/partition.h"
 
 #include <utility>
 
-#include "src/data/field_json.h"
 #include "src/data/fingerprint.h"
+#include "src/data/records/field_json.h"
 #include "src/io/digest.h"
 
 namespace perigee {

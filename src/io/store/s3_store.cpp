@@ -115,10 +115,11 @@ class S3Store final : public Store {
     return entries;
   }
 
-  std::vector<StoredEntry> list_from(const StoreUrl& url) override {
+  std::vector<StoredEntry> list_from(const StoreUrl& url, size_t most) override {
     const std::string key = key_of(url), prefix = key.substr(0, key.rfind('/') + 1);
     if (key.size() == prefix.size() || lists_nothing_) return {};
     Query query = listing_query(prefix);
+    query.emplace_back("max-keys", std::to_string(most));
     query.emplace_back("start-after", key.substr(0, key.size() - 1));  // sorts just before it
     Transfer page = request("GET", "", query);
     page.limit = kPageBytes;

@@ -9,7 +9,6 @@
 #include <mutex>
 #include <thread>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "src/core/cores.h"
 #include "src/core/error.h"
@@ -74,11 +73,15 @@ class Known {
     if (infos_.size() >= kMost) infos_.clear();
     infos_[text] = {info, until};
   }
-  // Whether another file of this folder was asked for before.
-  bool asked_beside(const std::string& folder) {
+  // How many neighbours of a file are to be listed: none of a folder's first, then more each time.
+  size_t to_list_beside(const std::string& folder) {
+    constexpr size_t kFirst = 16, kMostOfPage = 1000;
     const std::lock_guard lock(mutex_);
     if (folders_.size() >= kMost) folders_.clear();
-    return !folders_.insert(folder).second;
+    size_t& next = folders_[folder];
+    const size_t now = next;
+    next = now == 0 ? kFirst : std::min(4 * now, kMostOfPage);
+    return now;
   }
   bool find(const std::string& text, StoredInfo& info) const {
     const std::lock_guard lock(mutex_);
@@ -100,17 +103,18 @@ class Known {
   };
   mutable std::mutex mutex_;
   std::unordered_map<std::string, Kept> infos_;
-  std::unordered_set<std::string> folders_;
+  std::unordered_map<std::string, size_t> folders_;
 };
 
-// Who reads a second file of a folder will read more of them: one listing tells of up to a thousand, where each would be asked about. What
-// was not asked for itself holds for a while only.
+// Who reads a second file of a folder will read more of them: one listing tells of 16, the next ones of up to a thousand, where each would
+// be asked about. What was not asked for itself holds for a while only.
 void learn_neighbours(Store& store, const StoreUrl& url) {
   constexpr std::chrono::seconds kHolds{60};
   const std::string folder = url.text.substr(0, url.text.rfind('/') + 1);
-  if (!Known::shared().asked_beside(folder)) return;
+  const size_t most = Known::shared().to_list_beside(folder);
+  if (most == 0) return;
   StoredInfo known;
-  for (const StoredEntry& entry : store.list_from(url)) {
+  for (const StoredEntry& entry : store.list_from(url, most)) {
     if (entry.folder || entry.version.empty() || Known::shared().find(folder + entry.name, known)) continue;
     Known::shared().keep(folder + entry.name, {StoredKind::file, entry.size, entry.version}, std::chrono::steady_clock::now() + kHolds);
   }
@@ -228,7 +232,8 @@ std::vector<Block> blocks_not_kept(const StoreUrl& url, const StoredInfo& info, 
   for (uint64_t offset = 0; offset < info.size; offset += step)
     blocks.push_back({offset, bytes.subspan(offset, std::min(step, info.size - offset))});
   std::vector<uint8_t> found(blocks.size());
-  if (!blocks.empty()) found[0] = find_block(url.text, info.version, 0, blocks[0].into);  // and reads the settings, of which one may be wrong
+  if (!blocks.empty())
+    found[0] = find_block(url.text, info.version, 0, blocks[0].into);  // and reads the settings, of which one may be wrong
   std::atomic<size_t> next{1};
   const auto read = [&] {
     for (size_t i = next++; i < blocks.size(); i = next++) found[i] = find_block(url.text, info.version, blocks[i].offset, blocks[i].into);

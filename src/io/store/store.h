@@ -44,8 +44,8 @@ class Store {
   [[noreturn]] virtual void refuse(const StoreUrl& url, Transfer& answer) = 0;
   // Sorted by name, bounded.
   virtual std::vector<StoredEntry> list(const StoreUrl& url) = 0;
-  // This file and some of those that follow it in its folder, by one request; empty where that cannot be had.
-  virtual std::vector<StoredEntry> list_from(const StoreUrl& /*file*/) { return {}; }
+  // This file and those that follow it in its folder, at most so many, by one request; empty where that cannot be had.
+  virtual std::vector<StoredEntry> list_from(const StoreUrl& /*file*/, size_t /*most*/) { return {}; }
   // Whole or not at all, also for readers; false: the condition does not hold, and nothing has changed.
   virtual bool put(const StoreUrl& url, std::span<const std::span<const std::byte>> pieces, const PutCondition& condition) = 0;
   virtual void remove(const StoreUrl& url) = 0;  // nothing happens when it is not there

@@ -1,4 +1,4 @@
-#include "src/data/field_json.h"
+#include "src/data/records/field_json.h"
 
 #include <algorithm>
 #include <utility>
