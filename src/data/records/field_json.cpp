@@ -8,6 +8,12 @@ namespace {
 
 constexpr size_t kMostJsonFields = 64;
 
+// An empty table of Lua is an object, and here the empty list.
+bool is_empty_list(const Config& config, const char* key) {
+  const Json* value = config.raw(key);
+  return value != nullptr && value->is_object() && value->as_object().empty();
+}
+
 }  // namespace
 
 Json field_to_json(const Field& field) {
@@ -28,11 +34,12 @@ Json field_to_json(const Field& field) {
 
 Field field_from_json(const Config& config) {
   Field field{.name = config.string("name"), .dtype = dtype_from_name(config.string("dtype")), .shape = {}};
-  const std::vector<int64_t> dims = config.integer_list("shape");
+  std::vector<int64_t> dims;
+  if (!is_empty_list(config, "shape")) dims = config.integer_list("shape");
   if (std::any_of(dims.begin(), dims.end(), [](int64_t dim) { return dim < 1; })) config.fail("shape", "has an empty dimension");
   field.shape = Shape(dims);
   field.classes = config.integer_in("classes", 0, int64_t{1} << 32);
-  field.class_names = config.string_list("class_names");
+  if (!is_empty_list(config, "class_names")) field.class_names = config.string_list("class_names");
   field.role = static_cast<FieldRole>(config.integer_in("role", 0, static_cast<int64_t>(FieldRole::segment), 0));
   field.of = config.string("of", "");
   return field;
