@@ -171,7 +171,7 @@ PartitionExchange::Away* PartitionExchange::by_peer(PeerId peer) {
 
 void PartitionExchange::on_connected(PeerId peer, const std::string&) {
   Away* away = by_peer(peer);
-  if (!away) return;  // one who wants to read here
+  if (!away) return;  // a reader of what is held here
   away->up = true;
   away->heard_ns = clock_.now_ns();
   away->client.on_joined();

@@ -28,7 +28,7 @@ struct PartitionExchangeOptions {
 
 class PartitionExchange final : public TransportEvents {
  public:
-  // A name and where it lies; opened and checked by who calls.
+  // A name and its source, which the caller has opened and checked.
   using Held = std::map<std::string, SourcePtr>;
   // `post`: makes the loop call a function soon; from any thread. Clock and transport outlive this.
   PartitionExchange(Held held, Clock& clock, Transport& transport, std::function<void(std::function<void()>)> post,

@@ -1,5 +1,5 @@
-// The coordinator's list of who holds which partition of the data (data.at = "partitions"). A place stays in it when its holder is lost, until
-// another worker holds the partition: who reads there finds out by himself, and the holder may only have lost the coordinator.
+// The coordinator's list of the workers that hold partitions of the data (data.at = "partitions"). A place stays in it when its holder is lost,
+// until another worker holds the partition: readers notice the loss themselves, and the holder may only have lost the coordinator.
 #pragma once
 
 #include <map>

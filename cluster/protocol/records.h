@@ -96,7 +96,7 @@ struct DataPrint {
   }
 };
 
-// Rows of the data that a worker holds and serves to the others (data.at = "partitions"), and who they are.
+// Rows of the data that a worker holds and serves to the others (data.at = "partitions"), and what tells them from others.
 struct HeldPartition {
   static constexpr size_t kMostInList = kMaxPartitions;
   std::string name;

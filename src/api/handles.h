@@ -58,7 +58,7 @@ struct perigee_source {
 struct perigee_prediction {
   std::shared_ptr<const perigee::ContextState> context;
   mutable perigee::Message message;
-  std::shared_ptr<const perigee::Predictions> results;  // with whoever reads its columns
+  std::shared_ptr<const perigee::Predictions> results;  // shared with readers of its columns
   std::vector<std::string> warnings;
 };
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/graph/op.h"
 #include "src/nn/describe.h"
 #include "src/nn/layer.h"
 #include "src/nn/network.h"

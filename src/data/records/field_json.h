@@ -1,4 +1,4 @@
-// A field of an example as JSON, for those who are told of data that lie elsewhere.
+// A field of an example as JSON: processes are told so of data that lie elsewhere.
 #pragma once
 
 #include "src/core/config.h"

@@ -12,7 +12,7 @@ class FrameSink {
  public:
   virtual ~FrameSink() = default;
   virtual void add(Frame&& frame) = 0;
-  // After the last chunk; what follows is finished by whoever called this.
+  // After the last chunk; what follows is finished by the caller.
   virtual void finish() = 0;
 };
 

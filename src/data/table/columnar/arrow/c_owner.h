@@ -1,4 +1,4 @@
-// Owns a structure of Arrow's C interface (a schema, an array, a stream): what it held is released once, by whoever owns it last.
+// Owns a structure of Arrow's C interface (a schema, an array, a stream): what it held is released once, by the last owner.
 #pragma once
 
 #include "src/data/table/columnar/arrow/perigee_arrow.h"

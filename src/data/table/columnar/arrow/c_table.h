@@ -1,5 +1,5 @@
-// A table that another part of the program has handed over by an ArrowArrayStream: its batches stay where they are, and are released when nobody
-// reads them any more. A batch is a chunk. Numbers in it that need no change can be read in place.
+// A table that another part of the program has handed over by an ArrowArrayStream: its batches stay where they are, and are released with their
+// last reader. A batch is a chunk. Numbers in it that need no change can be read in place.
 #pragma once
 
 #include <memory>

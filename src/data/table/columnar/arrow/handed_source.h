@@ -28,7 +28,7 @@ class HandedSource : public DataSource {
 };
 
 // The columns as fields: floats, integers, booleans, lists of one length of them, texts that a dictionary numbers. Batches of examples are read
-// from the memory of whoever made the table; what has another form than fields have (booleans, integers of 8 and 16 bits, unsigned ones) is
+// from the memory of the library that made the table; what has another form than fields have (booleans, integers of 8 and 16 bits, unsigned ones) is
 // converted once. An integer column "y" is a class label, and so is a dictionary's, with its texts as names of the classes.
 // Error(data) that names a column which is none of these, or has rows without a value.
 SourcePtr fields_in_place(const TablePtr& table);
