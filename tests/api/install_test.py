@@ -65,7 +65,7 @@ class Installed(unittest.TestCase):
                 "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror", env=self.environment)
             run("cmake", "--build", build, env=self.environment)
             programs = sorted(p for p in pathlib.Path(build).iterdir() if p.name.startswith("example"))
-            self.assertEqual(len(programs), len(list(examples.glob("example*"))))
+            self.assertEqual(len(programs), len(list(examples.glob("example*.c*"))))
             for program in programs:
                 if program.name.startswith("example_predict"):
                     continue  # it takes a model and a table: example_predict_test.py
@@ -145,8 +145,9 @@ class Installed(unittest.TestCase):
         print(f"{size / 2**20:.1f} MB are installed")
         # The aim is 12, which the library alone keeps (11.9); the CUDA module has 2.7, and texts, headers and models 1.3. Kernels of recurrent
         # layers and attention, each for three instruction sets and for CUDA, have brought 1.5; tables, tokenizers, stores and launchers 1.5;
-        # readers of eleven formats, sessions with a memory and word vectors on workers 0.6. Packing has taken 1 back.
-        self.assertLess(size, 16 * 2**20)
+        # readers of eleven formats, sessions with a memory and word vectors on workers 0.6; tables beyond memory, Arrow's interface, layers of
+        # sound and partitions 0.5. Packing has taken 1 back.
+        self.assertLess(size, 16.5 * 2**20)
 
 
 if __name__ == "__main__":
