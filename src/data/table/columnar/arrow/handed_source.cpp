@@ -94,7 +94,7 @@ class ColumnInPlace {
     const std::byte* found = dtype && (!names_ || numbered_alike(batch)) ? column.numbers() : nullptr;
     if (found == nullptr || reinterpret_cast<uintptr_t>(found) % dtype_bytes(*dtype) != 0) return copied(column, shape, batch);
     const auto bytes = static_cast<size_t>(shape.elements()) * dtype_bytes(*dtype);
-    // Nobody writes into the arrays of a source.
+    // The arrays of a source are only read.
     return Tensor(std::make_shared<Storage>(Storage::borrow(const_cast<std::byte*>(found), bytes)), 0, *dtype, shape);
   }
 
