@@ -22,7 +22,7 @@ struct PairStep {
   float* output_changes = nullptr;
 };
 
-constexpr int64_t kMaxPairInputs = 256, kMaxPairOutputs = 256, kPairAlignment = 8;
+constexpr int64_t kMaxPairInputs = 256, kMaxPairOutputs = 256, kPairAlignment = 4;
 
 struct PairLoops {
   // `scratch` has pair_scratch() numbers. Returns the sum of the pairs' losses if `wants_loss`, else 0.

@@ -67,7 +67,7 @@ TEST(PairLoops, AStepIsTheFormulas) {
     if (isa > host_isa()) continue;
     for (const int64_t inputs : {1, 2, 3, 6, 11})
       for (const int64_t outputs : {1, 2, 5, 6, 7, 8, 9, 17, 30})
-        for (const int64_t width : {8, 16, 40, 104})
+        for (const int64_t width : {4, 8, 12, 16, 40, 100})
           for (const bool apart : {false, true}) check_step(pair_loops(isa), {inputs, outputs, width, apart});
   }
 }

@@ -13,19 +13,31 @@ constexpr int64_t kRow = 8;                   // numbers between the rows of pro
 
 inline int64_t row_of(int64_t outputs) { return (outputs + kRow - 1) / kRow * kRow; }
 
-// Calls whole(offset) for each whole vector of a row and, where its last one is a half, part(offset).
-template <class Whole, class Part>
-inline void along(int64_t width, Whole&& whole, Part&& part) {
+struct Whole {};  // a vector of kLanes numbers
+struct Part {     // the first numbers of a vector, a multiple of kPairAlignment
+  int64_t count = 0;
+};
+
+// Calls take(offset, Whole) for each whole vector of a row, then take(offset, Part) where numbers are left.
+template <class Take>
+inline void along(int64_t width, Take&& take) {
   int64_t v = 0;
-  for (; v + kLanes <= width; v += kLanes) whole(v);
-  if (v < width) part(v);
+  for (; v + kLanes <= width; v += kLanes) take(v, Whole());
+  if constexpr (kLanes > kPairAlignment)
+    if (v < width) take(v, Part{width - v});
 }
 
-inline Floats load_at(const float* x, bool whole) { return whole ? load(x) : load_part(x, kPairAlignment % kLanes); }
-inline void store_at(float* x, Floats v, bool whole) {
-  if (whole) store(x, v);
-  else store_part(x, v, kPairAlignment % kLanes);
-}
+inline Floats load_at(const float* x, Whole) { return load(x); }
+inline void store_at(float* x, Floats v, Whole) { store(x, v); }
+#if defined(__AVX512F__)
+inline Floats load_at(const float* x, Part part) { return load_part(x, part.count); }
+inline void store_at(float* x, Floats v, Part part) { store_part(x, v, part.count); }
+#elif defined(__AVX2__)
+// Half a vector: stores behind a mask are slow on many processors.
+static_assert(kLanes == 2 * kPairAlignment);
+inline Floats load_at(const float* x, Part) { return reinterpret_cast<Floats>(_mm256_zextps128_ps256(_mm_loadu_ps(x))); }
+inline void store_at(float* x, Floats v, Part) { _mm_storeu_ps(x, _mm256_castps256_ps128(reinterpret_cast<__m256>(v))); }
+#endif
 
 inline __m128 quarter(Floats v) {
 #if defined(__AVX512F__)
@@ -63,29 +75,27 @@ void products_of(const PairStep& s, int64_t from, float* products) {
   for (; i + 2 <= s.input_count; i += 2) {
     const float *x = s.inputs[i], *y = s.inputs[i + 1];
     Floats a[N] = {}, b[N] = {};
-    const auto take = [&](int64_t v, bool whole) __attribute__((always_inline)) {
-      const Floats xv = load_at(x + v, whole), yv = load_at(y + v, whole);
+    const auto take = [&](int64_t v, auto part) __attribute__((always_inline)) {
+      const Floats xv = load_at(x + v, part), yv = load_at(y + v, part);
 #pragma GCC unroll 16
       for (int n = 0; n < N; ++n) {
-        const Floats w = load_at(o[n] + v, whole);
+        const Floats w = load_at(o[n] + v, part);
         a[n] += xv * w, b[n] += yv * w;
       }
     };
-    along(
-        s.width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
+    along(s.width, take);
     store_sums<N>(a, products + i * row + from);
     store_sums<N>(b, products + (i + 1) * row + from);
   }
   if (i < s.input_count) {
     const float* x = s.inputs[i];
     Floats a[N] = {};
-    const auto take = [&](int64_t v, bool whole) __attribute__((always_inline)) {
-      const Floats xv = load_at(x + v, whole);
+    const auto take = [&](int64_t v, auto part) __attribute__((always_inline)) {
+      const Floats xv = load_at(x + v, part);
 #pragma GCC unroll 16
-      for (int n = 0; n < N; ++n) a[n] += xv * load_at(o[n] + v, whole);
+      for (int n = 0; n < N; ++n) a[n] += xv * load_at(o[n] + v, part);
     };
-    along(
-        s.width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
+    along(s.width, take);
     store_sums<N>(a, products + i * row + from);
   }
 }
@@ -97,27 +107,26 @@ void changes_of(const PairStep& s, int64_t from, const float* factors, float* in
 #pragma GCC unroll 16
   for (int n = 0; n < N; ++n) o[n] = s.outputs[from + n];
   const int64_t row = row_of(s.output_count);
-  const auto take = [&](int64_t v, bool whole) __attribute__((always_inline)) {
+  const auto take = [&](int64_t v, auto part) __attribute__((always_inline)) {
     Floats w[N], moved[N];
 #pragma GCC unroll 16
-    for (int n = 0; n < N; ++n) w[n] = load_at(o[n] + v, whole), moved[n] = s.output_changes != nullptr ? Floats{} : w[n];
+    for (int n = 0; n < N; ++n) w[n] = load_at(o[n] + v, part), moved[n] = s.output_changes != nullptr ? Floats{} : w[n];
     for (int64_t i = 0; i < s.input_count; ++i) {
       const float* f = factors + i * row + from;
-      const Floats x = load_at(s.inputs[i] + v, whole);
-      Floats y = !kHeld ? x : first ? Floats{} : load_at(input_changes + i * s.width + v, whole);
+      const Floats x = load_at(s.inputs[i] + v, part);
+      Floats y = !kHeld ? x : first ? Floats{} : load_at(input_changes + i * s.width + v, part);
 #pragma GCC unroll 16
       for (int n = 0; n < N; ++n) {
         const Floats g = all(f[n]);
         y += g * w[n], moved[n] += g * x;
       }
-      store_at(kHeld ? input_changes + i * s.width + v : s.inputs[i] + v, y, whole);
+      store_at(kHeld ? input_changes + i * s.width + v : s.inputs[i] + v, y, part);
     }
 #pragma GCC unroll 16
     for (int n = 0; n < N; ++n)
-      store_at(s.output_changes != nullptr ? s.output_changes + (from + n) * s.width + v : o[n] + v, moved[n], whole);
+      store_at(s.output_changes != nullptr ? s.output_changes + (from + n) * s.width + v : o[n] + v, moved[n], part);
   };
-  along(
-      s.width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
+  along(s.width, take);
 }
 
 template <int N = 1, class Call>
@@ -165,12 +174,11 @@ float factors_of(const PairStep& s, bool wants_loss, float* products) {
 }
 
 void add(float* const* rows, int64_t count, int64_t width, float factor, const float* change) {
-  const auto take = [&](int64_t v, bool whole) __attribute__((always_inline)) {
-    const Floats moved = load_at(change + v, whole) * factor;
-    for (int64_t i = 0; i < count; ++i) store_at(rows[i] + v, load_at(rows[i] + v, whole) + moved, whole);
+  const auto take = [&](int64_t v, auto part) __attribute__((always_inline)) {
+    const Floats moved = load_at(change + v, part) * factor;
+    for (int64_t i = 0; i < count; ++i) store_at(rows[i] + v, load_at(rows[i] + v, part) + moved, part);
   };
-  along(
-      width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
+  along(width, take);
 }
 
 float step(const PairStep& s, bool wants_loss, float* scratch) {
@@ -190,13 +198,12 @@ float step(const PairStep& s, bool wants_loss, float* scratch) {
 }
 
 void sum(const float* const* rows, int64_t count, int64_t width, float factor, float* out) {
-  const auto take = [&](int64_t v, bool whole) __attribute__((always_inline)) {
+  const auto take = [&](int64_t v, auto part) __attribute__((always_inline)) {
     Floats total = {};
-    for (int64_t i = 0; i < count; ++i) total += load_at(rows[i] + v, whole);
-    store_at(out + v, total * factor, whole);
+    for (int64_t i = 0; i < count; ++i) total += load_at(rows[i] + v, part);
+    store_at(out + v, total * factor, part);
   };
-  along(
-      width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
+  along(width, take);
 }
 
 void products(const float* rows, int64_t count, int64_t width, const float* query, float* out) {
@@ -204,32 +211,28 @@ void products(const float* rows, int64_t count, int64_t width, const float* quer
   for (; i + 4 <= count; i += 4) {
     const float* r = rows + i * width;
     Floats a[4] = {};
-    const auto take = [&](int64_t v, bool whole) __attribute__((always_inline)) {
-      const Floats q = load_at(query + v, whole);
+    const auto take = [&](int64_t v, auto part) __attribute__((always_inline)) {
+      const Floats q = load_at(query + v, part);
 #pragma GCC unroll 16
-      for (int n = 0; n < 4; ++n) a[n] += q * load_at(r + n * width + v, whole);
+      for (int n = 0; n < 4; ++n) a[n] += q * load_at(r + n * width + v, part);
     };
-    along(
-        width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
+    along(width, take);
     store_sums<4>(a, out + i);
   }
   for (; i < count; ++i) {
     Floats a = {};
-    along(
-        width, [&](int64_t v) { a += load(query + v) * load(rows + i * width + v); },
-        [&](int64_t v) { a += load_at(query + v, false) * load_at(rows + i * width + v, false); });
+    along(width, [&](int64_t v, auto part) { a += load_at(query + v, part) * load_at(rows + i * width + v, part); });
     out[i] = sum_lanes(a);
   }
 }
 
 float distance(const float* a, const float* b, int64_t width) {
   Floats total = {};
-  const auto take = [&](int64_t v, bool whole) __attribute__((always_inline)) {
-    const Floats d = load_at(a + v, whole) - load_at(b + v, whole);
+  const auto take = [&](int64_t v, auto part) __attribute__((always_inline)) {
+    const Floats d = load_at(a + v, part) - load_at(b + v, part);
     total += d * d;
   };
-  along(
-      width, [&](int64_t v) { take(v, true); }, [&](int64_t v) { take(v, false); });
+  along(width, take);
   return sum_lanes(total);
 }
 
