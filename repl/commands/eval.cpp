@@ -15,7 +15,7 @@
 #include "src/data/table_source.h"
 #include "src/model/device/device_choice.h"
 #include "src/model/evaluator.h"
-#include "src/model/record_reader.h"
+#include "src/model/records/record_reader.h"
 #include "src/run/checkpoint.h"
 #include "src/run/run_folder.h"
 #include "src/run/session.h"

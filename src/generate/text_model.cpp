@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/model/record_reader.h"
+#include "src/model/records/record_reader.h"
 
 namespace perigee {
 namespace {

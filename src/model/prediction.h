@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/model/inference.h"
-#include "src/model/record_reader.h"
+#include "src/model/records/record_reader.h"
 #include "src/nn/ctc_decode.h"
 
 namespace perigee {

@@ -271,6 +271,8 @@ TEST(Prediction, HearsRecordingsAsTrainingDoes) {
     const Records bytes = reader.open(read_file(folder / "sounds/yes/1.wav"), RecordFormat::automatic, "request");
     EXPECT_EQ(first_field(*file.source, 0), first_field(*training, 2));
     EXPECT_EQ(first_field(*bytes.source, 0), first_field(*training, 2));
+    const SourcePtr judged = reader.open_labelled(reader.describe(folder / "sounds"), "sounds", folder.path());
+    EXPECT_EQ(first_field(*judged, 2), first_field(*training, 2)) << "a folder of recordings is recordings";
     ThreadTeam team{2};
     const Predictions answers = RecordPredictor(*loaded.model, loaded.class_names, team, {}, {}).all(bytes);
     EXPECT_EQ(answers.examples(), 1);

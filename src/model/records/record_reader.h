@@ -14,6 +14,8 @@
 #include "src/data/source.h"
 #include "src/data/table.h"
 #include "src/model/model.h"
+#include "src/model/records/example_description.h"
+#include "src/model/records/record_format.h"
 #include "src/tensor/tensor.h"
 
 namespace perigee {
@@ -21,14 +23,6 @@ namespace perigee {
 namespace tables::arrow {
 class HandedTable;
 }
-
-enum class RecordFormat { automatic, csv, json, image, sound, text, npy, npz };
-
-// Turns outputs for a standardized target into numbers of the data: x * deviation + mean, by groups of neighbouring elements.
-struct TargetUnit {
-  std::string target;
-  std::vector<double> mean, deviation;
-};
 
 struct Records {
   SourcePtr source;     // has the model's inputs as fields; where an example's number is not its row, also kRowField
@@ -80,7 +74,9 @@ class RecordReader {
   SourcePtr open_leaf(const Json& leaf, Purpose purpose, const std::string& where,
                       const std::function<SourcePtr(const Config& leaf)>& open) const;
   const NetworkInput& only_input(const std::string& name) const;
-  void refuse_table(const std::string& name) const;
+  bool takes_images() const;
+  [[noreturn]] void is_no_image(const std::string& name, const char* expected) const;
+  void refuse_table(const std::string& name) const;  // a table's columns are no picture's pixels
   void check_fields(const DataSource& source, const std::string& name) const;
 
   Json table_leaf(const std::string& name) const;
