@@ -67,6 +67,8 @@ class Converter {
   // Tells what may stand where the function was given.
   const char* function_hint() const {
     const std::string given = path_.empty() ? where_ : path_, key = given.substr(0, given.find_first_of(".["));
+    if (given.ends_with("_init"))
+      return "an initialiser is a name, as \"xavier\", or of pg.init; values of your own come from a file: pretrained = \"it.safetensors\"";
     if (key == "network" || key.empty()) return "wrap a layer's function in pg.lambda(function(x) ... end)";
     if (key == "loss") return "a loss is a name, as \"mse\", pg.loss.huber { delta = 1 } (pg.loss lists them), or pg.loss.lambda(f)";
     if (key == "metrics")

@@ -24,6 +24,7 @@ local function is_size(value) return type(value) == "cdata" and ffi.istype(Size,
 trace.is_traced = is_traced
 
 ---Whether a value stands for something that is being traced.
+trace.is_size = is_size
 function trace.is_symbol(value) return is_traced(value) or is_size(value) end
 
 local Shape = {} -- metatable of `x.shape`
@@ -60,6 +61,7 @@ local function stored(value, plain)
   for key, each in pairs(value) do copy[key] = stored(each, plain) end
   return #value > 0 and native.list(copy) or debug.getmetatable(value) and native.list(copy) or copy
 end
+trace.stored = stored
 
 local function check_allowed(op)
   if current.allowed and not current.allowed[op] then

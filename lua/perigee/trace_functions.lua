@@ -37,8 +37,23 @@ end
 
 local roles = { weight = "xavier", bias = "zeros", gain = "ones" } -- and their initial values where none are named
 
----A trained tensor of the layer that pg.lambda makes, used inside its function: local w = pg.parameter("w", { 3, 4 }). options: init, a name or
----pg.init.*; role, "weight" (which is regularised), "bias" or "gain".
+-- A size as JSON that arguments alone decide: parameters are there before the first op.
+local function of_arguments(size)
+  if type(size) ~= "table" then return true end
+  if size.size then
+    for _, argument in ipairs(trace.current().inputs) do
+      if size.size == argument then return true end
+    end
+    return false
+  end
+  for _, part in pairs(size) do
+    if not of_arguments(part) then return false end
+  end
+  return true
+end
+
+---A trained tensor of the layer that pg.lambda makes, used inside its function: local w = pg.parameter("w", { x.shape[2], 4 }). options: init, a name
+---or pg.init.*; role, "weight" (which is regularised), "bias" or "gain".
 ---@param name string
 ---@param shape integer[]
 ---@param options? { init?: string|table, role?: string }
@@ -59,10 +74,16 @@ function trace.parameter(name, shape, options)
   if not roles[role] then where.fail(("role is \"weight\", \"bias\" or \"gain\"; got %s"):format(tensor.describe(role))) end
   if type(shape) == "number" then shape = { shape } end
   if type(shape) ~= "table" then where.fail("parameter takes a name and a shape; got " .. tensor.describe(shape)) end
-  for _, size in ipairs(shape) do
-    if type(size) ~= "number" or size < 1 or size % 1 ~= 0 then
-      where.fail(("parameter '%s': a size is %s; expected a whole number from 1"):format(name, tensor.describe(size)))
+  local sizes = {}
+  for place, size in ipairs(shape) do
+    if trace.is_size(size) and not of_arguments(trace.stored(size)) then
+      where.fail(("parameter '%s': size %d is that of a value which the function makes; take the size of an argument"):format(name, place))
     end
+    if type(size) ~= "number" and not trace.is_size(size) or type(size) == "number" and (size < 1 or size % 1 ~= 0) then
+      where.fail(("parameter '%s': size %d is %s; expected a whole number from 1, or a size of an argument, as x.shape[2]")
+        :format(name, place, tensor.describe(size)))
+    end
+    sizes[place] = trace.stored(size)
   end
   local list = current.parameters
   for _, known in ipairs(list) do
@@ -71,7 +92,7 @@ function trace.parameter(name, shape, options)
   for _, known in ipairs(current.inputs) do
     if known == name then where.fail(("'%s' is an argument of the function; give the parameter another name"):format(name)) end
   end
-  list[#list + 1] = { name = name, shape = native.list { unpack(shape) }, role = role, init = options.init or roles[role] }
+  list[#list + 1] = { name = name, shape = native.list(sizes), role = role, init = options.init or roles[role] }
   return trace.named(name, #list)
 end
 

@@ -50,7 +50,7 @@ std::string mebibytes_at(const Json& json, const char* name) { return mebibytes(
 
 std::string with_operations(const Json& choice) {
   char line[160];
-  std::snprintf(line, sizeof line, "%s with %.1f %% more operations (%s)", mebibytes_at(choice, "bytes").c_str(),
+  std::snprintf(line, sizeof line, "%s with %.1f %% more operations (%s)", bytes_text(describe_number(choice, "bytes")).c_str(),
                 describe_number(choice, "more_operations_percent"), describe_text(choice, "how"));
   return line;
 }
@@ -85,7 +85,7 @@ void print_memory(const Json& memory, const char* device) {
                 describe_text(memory, "missing"));
   const Json& activations = at(memory, "activations");
   std::printf("activations of %lld examples: %s; recompute = \"all\": %s\n", describe_integer(activations, "examples"),
-              mebibytes_at(activations, "bytes").c_str(), with_operations(at(activations, "recompute_all")).c_str());
+              bytes_text(describe_number(activations, "bytes")).c_str(), with_operations(at(activations, "recompute_all")).c_str());
   if (const Json* of_job = activations.find("of_job")) std::printf("of this job: %s\n", with_operations(*of_job).c_str());
 }
 

@@ -133,6 +133,7 @@ std::string cluster_event_line(const Json& event) {
   for (const char* known : {"start", "step", "epoch", "end", "error", "workers", "warning", "repeats", "repeat", "summary"})
     if (kind == known) return "";
   if (kind == "phase") return phase_line(event);
+  if (kind == "set" && event.find("rate_factor")) return "";  // reduce_on_plateau, which has a line of its own
   if (!event.find("cause"))
     if (const std::string text = steered_line(event); !text.empty()) return text;
   const std::string worker = display_cluster_text_of(event, "worker"), host = display_cluster_text_of(event, "host"),

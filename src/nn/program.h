@@ -26,6 +26,8 @@ class Program {
   void define(const std::string& name, Value value, const std::string& where);  // Error(model) when the name is taken
   void run(const Config& options);                                              // its "program"
   Value value(const std::string& name, const std::string& where) const;         // Error(model) with the nearest known name
+  // `attrs`, which belong to `op`, with numbers in the place of sizes.
+  Json resolved(const Json& attrs, const Config& op, int depth = 0) const;
 
  private:
   // A program for one step of a loop in another one, whose values it may name.
@@ -38,7 +40,6 @@ class Program {
   std::vector<Value> promoted(const std::string& op, std::vector<Value> values, std::span<const std::optional<double>> numbers) const;
   Value number(double value) const;
   Value table(const Config& attrs) const;
-  Json resolved(const Json& attrs, const Config& op, int depth) const;
   double size(const Json& expression, const Config& op, bool value, int depth) const;
 
   Graph& graph_;

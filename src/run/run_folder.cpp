@@ -149,7 +149,8 @@ void RunFolder::report(const Json& result) {
 
 void RunFolder::curves() {
   quietly("curves.svg", [&] {
-    write_file(path_ + "/curves.svg", as_bytes(curves_svg(fs::path(path_).filename().string(), read_run_files(path_).events)));
+    const RunFiles files = read_run_files(path_);
+    write_file(path_ + "/curves.svg", as_bytes(curves_svg(files.job_name(), files.events)));
   });
 }
 

@@ -71,6 +71,18 @@ TEST(Axis, IsLogarithmicBeyondTwoDecades) {
   EXPECT_FALSE(axis.is_log()) << "a negative value has no logarithm";
 }
 
+TEST(Axis, IsLogarithmicWhereHalfOfTheValuesWouldLieOnTheBottom) {
+  Axis axis(300, 0);
+  std::vector<double> values;
+  for (int i = 0; i < 40; ++i) values.push_back(900 + 59100 * std::pow(.7, i));
+  axis.fit(values, AxisScale::fitted);
+  EXPECT_TRUE(axis.is_log()) << "greatest over least is 66: less than two decades";
+  values.assign(40, 900);
+  for (int i = 0; i < 40; ++i) values[static_cast<size_t>(i)] += 100 * i;
+  axis.fit(values, AxisScale::fitted);
+  EXPECT_FALSE(axis.is_log());
+}
+
 TEST(Axis, SurvivesStrangeValues) {
   for (const auto& values : {std::vector<double>{}, {NAN}, {5}, {INFINITY, -INFINITY}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 7}})
     for (const AxisScale scale : {AxisScale::linear, AxisScale::log, AxisScale::fitted}) {

@@ -8,11 +8,23 @@ namespace perigee {
 namespace {
 
 constexpr double kDecades = 2;            // beyond it an axis that is fitted is logarithmic
+constexpr double kCrowded = .05;          // of the axis, which holds half of the values
 constexpr size_t kFewestToCut = 8;        // values, to tell one that lies far out
 constexpr double kTrimmed = .05;          // of the values at each end, at least one: the rest is the body
 constexpr double kFar = 8, kFarLog = 20;  // bodies that all values must span before some of them are left outside
 
 bool is_place(const std::pair<double, double>& point) { return std::isfinite(point.first) && std::isfinite(point.second); }
+
+size_t trimmed(size_t values) { return std::max<size_t>(1, static_cast<size_t>(kTrimmed * static_cast<double>(values))); }
+
+// Whether half of the values, which ascend, lie on a small part of a linear axis, and not for a few that are far away: a loss that falls
+// from 60,000 to 900.
+bool is_crowded(const std::vector<double>& values) {
+  if (values.size() < kFewestToCut) return false;
+  const size_t trim = trimmed(values.size());
+  const double low = values[trim], high = values[values.size() - 1 - trim];
+  return high > 10 * low && values[values.size() / 2] - low < kCrowded * (high - low);
+}
 
 // Steps of 1, 2 or 5 times a power of ten, about five of them.
 std::vector<double> linear_ticks(double low, double high) {
@@ -63,7 +75,8 @@ void Axis::fit(std::vector<double> values, AxisScale scale) {
   std::erase_if(values, [](double value) { return !std::isfinite(value); });
   std::sort(values.begin(), values.end());
   const bool positive = !values.empty() && values.front() > 0;
-  log_ = scale == AxisScale::log || (scale == AxisScale::fitted && positive && values.back() > values.front() * std::pow(10, kDecades));
+  log_ = scale == AxisScale::log || (scale == AxisScale::fitted && positive &&
+                                     (values.back() > values.front() * std::pow(10, kDecades) || is_crowded(values)));
   if (log_) std::erase_if(values, [](double value) { return value <= 0; });
   values_ = values.size(), outside_ = 0;
   if (values.empty()) {
@@ -73,7 +86,7 @@ void Axis::fit(std::vector<double> values, AxisScale scale) {
   least_ = values.front(), greatest_ = values.back();
   low_ = place(least_), high_ = place(greatest_);
   if (scale == AxisScale::fitted && values.size() >= kFewestToCut) {
-    const size_t trim = std::max<size_t>(1, static_cast<size_t>(kTrimmed * static_cast<double>(values.size())));
+    const size_t trim = trimmed(values.size());
     const double body_low = place(values[trim]), body_high = place(values[values.size() - 1 - trim]), body = body_high - body_low;
     if (body > 0 && high_ - low_ > (log_ ? kFarLog : kFar) * body)
       low_ = std::max(low_, body_low - body), high_ = std::min(high_, body_high + body);

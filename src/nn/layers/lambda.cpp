@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "src/nn/layers/common.h"
 #include "src/nn/program.h"
 
@@ -10,8 +12,29 @@ constexpr Option kLambdaLayerOptions[] = {
     {"inputs", "list of names", nullptr, "what the program calls the layer's inputs"},
     {"program", "list of {op, in, out, attrs}", nullptr, "ops in order; `in` are names or numbers, `out` a name or a list of them"},
     {"outputs", "list of names", nullptr, "values that leave"},
-    {"parameters", "list of {name, shape, init, role}", "[]", "trained tensors that the program names; role: weight, bias or gain"},
+    {"parameters", "list of {name, shape, init, role}", "[]", "trained tensors that the program names; in `shape` sizes of inputs may stand; role: weight, bias or gain"},
 };
+
+bool names_batch(const Json& size) {
+  if (const Json* axis = size.find("axis"); axis != nullptr && size.find("size") != nullptr) return *axis == Json(0);
+  if (!size.is_object()) return false;
+  for (const auto& [key, operands] : size.as_object())
+    if (operands.is_array() && std::ranges::any_of(operands.as_array(), names_batch)) return true;
+  return false;
+}
+
+std::vector<int64_t> parameter_sizes(const Config& given, const Program& program) {
+  const Json* shape = given.raw("shape");
+  if (shape == nullptr || !shape->is_array()) given.fail("shape", "must be a list of sizes");
+  std::vector<int64_t> dims;
+  for (const Json& dim : shape->as_array()) {
+    if (names_batch(dim)) given.fail("shape", "has the size of the batch, which changes", "x.shape[1]", "sizes of axes from 2 on");
+    const Json size = program.resolved(dim, given);
+    if (!size.is_int() || size.as_int() < 1) given.fail("shape", "must be a list of sizes", size.dump());
+    dims.push_back(size.as_int());
+  }
+  return dims;
+}
 
 // Initialised as the description says, or zero; `init` is the name of an initialiser or an object.
 void declare_parameters(LayerContext& context, Program& program) {
@@ -23,15 +46,8 @@ void declare_parameters(LayerContext& context, Program& program) {
     const Config given = context.options().element(list->as_array()[i], "parameter " + std::to_string(i + 1));
     const std::string name = given.string("name"), role = given.string("role", "weight");
     if (role != "weight" && role != "bias" && role != "gain") given.fail("role", "is unknown", role, "weight, bias or gain");
-    std::vector<int64_t> dims;
-    const Json* shape = given.raw("shape");
-    if (shape == nullptr || !shape->is_array()) given.fail("shape", "must be a list of sizes");
-    for (const Json& dim : shape->as_array()) {
-      if (!dim.is_int() || dim.as_int() < 1) given.fail("shape", "must be a list of sizes", dim.dump());
-      dims.push_back(dim.as_int());
-    }
-    const Shape of(dims);
-    const int64_t outputs = dims.empty() ? 1 : dims[0];
+    const Shape of(parameter_sizes(given, program));
+    const int64_t outputs = of.rank() == 0 ? 1 : of[0];
     const Json* init = given.raw("init");
     const ParameterRole kind = role == "weight" ? ParameterRole::weight : role == "bias" ? ParameterRole::bias : ParameterRole::gain;
     program.define(name, context.parameter(name, of, kind, of.elements() / outputs, outputs, init ? *init : Json("zeros")), given.where());
