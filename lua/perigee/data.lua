@@ -79,6 +79,22 @@ local function hold_arrays(description)
   return description
 end
 
+-- Data that come in parts are no source: what a source has, a place and a misspelt part are errors, not nil.
+local function in_parts(name, all)
+  local names = {}
+  for part in pairs(all) do names[#names + 1] = part end
+  table.sort(names)
+  return setmetatable(all, {
+    __name = ("pg.data.%s {}"):format(name),
+    __index = function(_, key)
+      local other = key == "train" or key == "validation" or key == "test"
+      if other or type(key) ~= "number" and rawget(Source, key) == nil and native.nearest(tostring(key), names) == "" then return nil end
+      where.fail(("pg.data.%s gives the parts %s, which are sources; there is no '%s' of it, take a part first, as it.%s"):format(
+        name, table.concat(names, " and "), tostring(key), names[#names]))
+    end,
+  })
+end
+
 local constructors = {}
 for _, definition in ipairs(native.family "source") do
   constructors[definition.name] = function(options)
@@ -89,7 +105,7 @@ for _, definition in ipairs(native.family "source") do
     end
     local all = {}
     for part in pairs(parts) do all[part] = source(describe("data source", definition, with(options, part))) end
-    return all
+    return in_parts(definition.name, all)
   end
 end
 data.constructors = where.namespace("data source", constructors)

@@ -18,7 +18,8 @@ local function check_parts(data, fail)
     elseif type(source) == "number" then
       fail(("data.%s is %s; a part of the data is a source, too: train, %s = source:split { 0.8, 0.2, seed = 1 }"):format(part, source, part))
     elseif type(source) == "table" and rawget(source, "type") == nil and (rawget(source, "train") or rawget(source, "test")) then
-      fail(("data.%s is a table of parts; take one of them: %s = pg.data.digits {}.%s"):format(part, part, part))
+      local made = (getmetatable(source) or {}).__name or "parts"
+      fail(("data.%s is a table of parts; take one of them: %s = %s.%s"):format(part, part, made, part))
     end
   end
 end

@@ -15,6 +15,15 @@ function tests.examples_are_tensors_by_field()
   check.raises(function() return s[0] end, "there is no example 0")
 end
 
+function tests.parts_are_no_source()
+  local parts = pg.data.digits {}
+  check.raises(function() return parts[1] end, "pg.data.digits gives the parts test and train, which are sources; there is no '1' of it")
+  check.raises(function() return parts:head(5) end, "there is no 'head' of it, take a part first, as it.train")
+  check.raises(function() return parts.trian end, "there is no 'trian'")
+  check.equal(parts.validation, nil)
+  check.equal(#parts.test > 0, true)
+end
+
 function tests.fields_say_what_there_is()
   local fields = small():fields()
   check.equal(fields[1], { name = "x", dtype = "f32", shape = { 2 } })
