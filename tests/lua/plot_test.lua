@@ -48,7 +48,9 @@ function tests.images_in_a_grid()
   check.equal(tostring(pg.plot(two)):sub(1, #"████████  ████████"), "████████  ████████") -- side by side, a pixel apart
   local path = os.tmpname() .. ".png"
   pg.plot(two, { file = path, columns = 1 })
-  check.equal(pg.load(path).shape, { 3, 9, 4 })
+  local large = pg.load(path) -- 53 x 53 pixels for each, in a file of about 480
+  check.equal(large.shape, { 3, 9 * 53, 4 * 53 })
+  check.equal(large[{ 1, { 1, 1 }, { 1, 53 } }]:min():item(), large[{ 1, { 1, 1 }, { 1, 53 } }]:max():item())
   os.remove(path)
   local svg = written("a.svg", image, {})
   local _, rectangles = svg:gsub("<rect", "")

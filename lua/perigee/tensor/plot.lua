@@ -9,6 +9,7 @@ local tensor_plot = {}
 
 local makers, describe = tensor.makers, tensor.describe
 local most_images, most_classes, most_pixels = 64, 40, 65536
+local least_side = 480 -- of a PNG's longer side, about
 local shades = { " ", "░", "▒", "▓", "█" }
 
 local known_options = { "kind", "title", "width", "height", "log", "bins", "names", "columns", "file" }
@@ -197,11 +198,20 @@ local function image_svg(grid, options)
   return write_text(options.file, table.concat(parts, "\n"))
 end
 
+-- Small images get larger pixels, as in the terminal and in an SVG.
+local function enlarged(grid)
+  local shape = grid.shape
+  local scale = math.floor(least_side / math.max(shape[2], shape[3]))
+  if scale < 2 then return grid end
+  local wide = grid:reshape { shape[1], shape[2], 1, shape[3], 1 } + makers.zeros { 1, 1, scale, 1, scale, dtype = "u8" }
+  return wide:reshape { shape[1], shape[2] * scale, shape[3] * scale }
+end
+
 local function images(x, options)
   local grid = grid_of(x, options.columns)
   if not options.file then return image_text(grid, options) end
   if is_svg(options.file) then return image_svg(grid, options) end
-  makers.save(options.file, (grid * 255):to "u8")
+  makers.save(options.file, enlarged((grid * 255):to "u8"))
   return options.file
 end
 
@@ -245,6 +255,8 @@ local function confusion_svg(matrix, names, options)
   local function text(x, y, anchor, colour, value)
     parts[#parts + 1] = ('<text x="%d" y="%d" text-anchor="%s" fill="%s">%s</text>'):format(x, y, anchor, colour, escaped(value))
   end
+  text(margin, 20, "start", "#808080", options.title or "confusion matrix")
+  text(margin, 40, "start", "#808080", "predicted; rows: actual")
   for row, counts in ipairs(matrix) do
     local total = 0
     for _, count in ipairs(counts) do total = total + count end

@@ -11,11 +11,19 @@ namespace {
 using Points = ChartCanvas::Points;
 using Anchor = ChartCanvas::Anchor;
 
-constexpr double kWidth = 760, kHeight = 300, kLeft = 70, kRight = 160, kTop = 36, kBottom = 44, kHead = 30;
+constexpr double kWidth = 760, kHeight = 300, kLeft = 70, kRight = 160, kAlone = 24, kTop = 36, kBottom = 44, kHead = 30;
 constexpr size_t kMostPoints = 1000;
 
-void draw(const Chart& chart, double top, ChartCanvas& canvas) {
-  Axis x(kLeft, kWidth - kRight), y(top + kHeight - kBottom, top + kTop);
+// One curve that the title names already needs no legend.
+bool has_legend(const Chart& chart) {
+  return chart.curves.size() > 1 || (chart.curves.size() == 1 && !chart.curves[0].name.empty() && chart.curves[0].name != chart.title);
+}
+
+// `above`: what stands over all charts.
+void draw(const Chart& chart, const std::string& above, double top, ChartCanvas& canvas) {
+  const bool legend = has_legend(chart);
+  const double right = kWidth - (legend ? kRight : kAlone), middle = (kLeft + right) / 2;
+  Axis x(kLeft, right), y(top + kHeight - kBottom, top + kTop);
   std::vector<double> xs, ys;
   for (const auto& curve : chart.curves)
     for (const auto& [px, py] : curve.points)
@@ -23,7 +31,8 @@ void draw(const Chart& chart, double top, ChartCanvas& canvas) {
   x.fit(xs, AxisScale::linear);
   y.fit(ys, chart.log_scale ? AxisScale::log : chart.fitted ? AxisScale::fitted : AxisScale::linear);
   const std::string note = chart.fitted ? y.note() : "";
-  canvas.text((kLeft + kWidth - kRight) / 2, top + 22, Anchor::middle, chart.title + (note.empty() ? "" : " (" + note + ")"));
+  const std::string title = (chart.title == above ? "" : chart.title) + (note.empty() ? "" : " (" + note + ")");
+  if (!title.empty()) canvas.text(middle, top + 22, Anchor::middle, title);
   for (const double tick : y.ticks()) {
     canvas.grid_line(x.from(), y.pixel(tick), x.to(), y.pixel(tick));
     canvas.text(x.from() - 8, y.pixel(tick) + 4, Anchor::end, axis_number(tick));
@@ -32,14 +41,15 @@ void draw(const Chart& chart, double top, ChartCanvas& canvas) {
     canvas.grid_line(x.pixel(tick), y.from(), x.pixel(tick), y.to());
     canvas.text(x.pixel(tick), y.from() + 18, Anchor::middle, axis_number(tick));
   }
-  canvas.text((kLeft + kWidth - kRight) / 2, y.from() + 36, Anchor::middle, chart.x_label);
+  canvas.text(middle, y.from() + 36, Anchor::middle, chart.x_label);
   for (size_t i = 0; i < chart.curves.size(); ++i) {
     Points points = chart.curves[i].points;
     std::erase_if(points, [](const auto& point) { return std::isnan(point.first); });
     points = thinned_points(points, kMostPoints);
     for (auto& [px, py] : points) px = x.pixel(px), py = std::isfinite(py) ? y.pixel(py) : NAN;
     canvas.curve(cut_lines(points, y.to(), y.from()), i);
-    const double line = top + kTop + 10 + 20 * static_cast<double>(i), left = kWidth - kRight + 12;
+    if (!legend) continue;
+    const double line = top + kTop + 10 + 20 * static_cast<double>(i), left = right + 12;
     canvas.curve({{left, line}, {left + 20, line}}, i);
     canvas.text(left + 26, line + 4, Anchor::start, chart.curves[i].name);
   }
@@ -57,7 +67,7 @@ double charts_height(size_t count) { return kHead + kHeight * static_cast<double
 
 void draw_charts(const std::string& title, const std::vector<Chart>& charts, ChartCanvas& canvas) {
   canvas.text(kWidth / 2, 22, Anchor::middle, title);
-  for (size_t i = 0; i < charts.size(); ++i) draw(charts[i], charts_height(i), canvas);
+  for (size_t i = 0; i < charts.size(); ++i) draw(charts[i], title, charts_height(i), canvas);
 }
 
 }  // namespace perigee

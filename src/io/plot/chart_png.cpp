@@ -186,11 +186,12 @@ std::string png_matrix(const MatrixChart& chart) {
   using Anchor = ChartCanvas::Anchor;
   const size_t classes = chart.names.size();
   const double cell = std::max(kCell, longest(chart.names) + 8), left = longest(chart.names) + 3 * kBorder, top = 60;
+  const std::string caption = "predicted; rows: actual";
   const double side = cell * static_cast<double>(classes),
-               wide = std::max(side + left, kLetter * static_cast<double>(chart.title.size()) + left);
+               wide = std::max(side + left, kLetter * static_cast<double>(std::max(chart.title.size(), caption.size())) + left);
   PixelCanvas canvas(wide + kBorder, top + static_cast<double>(classes) * kCell + kBorder);
   canvas.text(left, 20, Anchor::start, chart.title);
-  canvas.text(left, 38, Anchor::start, "predicted; rows: actual");
+  canvas.text(left, 38, Anchor::start, caption);
   for (size_t row = 0; row < classes; ++row) {
     const double y = top + static_cast<double>(row) * kCell;
     const double* const counts = &chart.counts[row * classes];
