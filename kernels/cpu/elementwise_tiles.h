@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cmath>
+#include <cstring>
 
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/half.h"
 #include "kernels/ops/fused.h"
@@ -120,7 +122,7 @@ struct Space {
   int64_t total = 1;
 };
 
-enum class Access { direct, scalar, repeated, gathered };
+enum class Access { direct, scalar, repeated, transposed, gathered };
 
 struct Stream {
   std::byte* data = nullptr;
@@ -162,6 +164,22 @@ void build_space(const KernelCall& call, Space& space, Stream* streams, int n_st
     streams[s].data = view.as<std::byte>();
     streams[s].dtype = view.dtype;
   }
+}
+
+constexpr int64_t kRowsAhead = 16;      // a cache line of a transposed operand
+constexpr int64_t kWidestAhead = 1024;  // numbers of a row, so that the rows stay in the second-level cache
+
+// Rows of a transposed operand in the order of the space. Its numbers of one row lie far apart, often in few sets of the cache: each line is
+// read once for all the rows that it has numbers of.
+struct RowsAhead {
+  const float* first = nullptr;  // where the first of them begins
+  alignas(64) float values[kRowsAhead * kWidestAhead];
+};
+
+bool is_transposed(const Space& space, const Stream& stream) {
+  const int inner = space.rank - 1;
+  return space.rank > 1 && stream.dtype == Dtype::f32 && stream.strides[inner] >= kRowsAhead && stream.strides[inner - 1] == 1 &&
+         space.dims[inner - 1] >= kRowsAhead && space.dims[inner] >= kRowsAhead && space.dims[inner] <= kWidestAhead;
 }
 
 // How a stream is best read or written in tiles; `period` becomes the length after which a repeated one starts again.
@@ -271,6 +289,26 @@ void fetch(const Space& space, const Stream& stream, int64_t begin, int64_t coun
   }
 }
 
+void fetch_transposed(const Space& space, const Stream& stream, int64_t begin, int64_t count, float* tile, RowsAhead& ahead) {
+  const int inner = space.rank - 1;
+  const int64_t width = space.dims[inner], rows = space.dims[inner - 1], pitch = (width + kLanes - 1) / kLanes * kLanes;
+  int64_t row = begin / width, column = begin % width;
+  for (int64_t done = 0; done < count; ++row, column = 0) {
+    const int64_t number = row % rows, behind = number % kRowsAhead;
+    int64_t offset = number - behind, rest = row / rows;
+    for (int d = inner - 2; d >= 0; rest /= space.dims[d--]) offset += rest % space.dims[d] * stream.strides[d];
+    const float* first = reinterpret_cast<const float*>(stream.data) + offset;
+    if (first != ahead.first) {
+      const int64_t left = rows - (number - behind);
+      gemm::transpose_copy(first, stream.strides[inner], width, left < kRowsAhead ? left : kRowsAhead, ahead.values, pitch, true);
+      ahead.first = first;
+    }
+    const int64_t run = width - column < count - done ? width - column : count - done;
+    std::memcpy(tile + done, ahead.values + behind * pitch + column, static_cast<size_t>(run) * sizeof(float));
+    done += run;
+  }
+}
+
 void put(const Space& space, const Stream& stream, int64_t begin, int64_t count, const float* tile, bool accumulate) {
   switch (stream.dtype) {
     case Dtype::f32: return scatter<float>(space, stream, begin, count, tile, accumulate);
@@ -323,13 +361,17 @@ void run_tiles(const KernelCall& call, const TileProgram& program) {
   build_space(call, space, streams, n_streams);
   if (space.total == 0) return;
   int64_t tile = kTile;
+  bool has_ahead = false;  // there is room for one
   for (int s = 0; s < n_streams; ++s) {
     streams[s].access = classify(space, streams[s]);
+    if (s < n_in && !has_ahead && streams[s].access == Access::gathered && is_transposed(space, streams[s]))
+      streams[s].access = Access::transposed, has_ahead = true;
     if (streams[s].access == Access::repeated) tile = kTile / space.dims[space.rank - 1] * space.dims[space.rank - 1];
   }
   if (tile > space.total) tile = space.total;
 
   alignas(64) float memory[kFusedRegisters][kTile];
+  RowsAhead ahead;
   const float* registers[kFusedRegisters];
   for (int r = 0; r < kFusedRegisters; ++r) registers[r] = memory[r];
   for (int i = 0; i < program.n_constants; ++i) fill(memory[kFusedConstantBase + i], static_cast<float>(program.constants[i]), tile);
@@ -350,6 +392,8 @@ void run_tiles(const KernelCall& call, const TileProgram& program) {
     for (int s = 0; s < n_in; ++s) {
       if (streams[s].access == Access::direct && streams[s].dtype == Dtype::f32)
         registers[s] = reinterpret_cast<const float*>(streams[s].data) + begin;
+      else if (streams[s].access == Access::transposed)
+        fetch_transposed(space, streams[s], begin, count, memory[s], ahead);
       else if (streams[s].access == Access::direct || streams[s].access == Access::gathered)
         fetch(space, streams[s], begin, count, memory[s]);
     }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The variational autoencoder of models/vae.lua beside the same program in PyTorch: CPU time of training, and the test ELBO.
+"""The variational autoencoder of models/vae.lua beside the same program in PyTorch: CPU time of training, and the test ELBO. With
+`--model models/denoising.lua` the denoising one.
 
     python3 tests/bench/vae.py --perigee build/repl/perigee --data DATA --epochs 1 --repeats 3
     python3 tests/bench/vae.py --torch --data DATA --epochs 10          # the peer alone
@@ -28,14 +29,22 @@ def mnist(folder, part):
     return numpy.frombuffer(raw, dtype=numpy.uint8, offset=16).reshape(-1, 784).astype(numpy.float32) / 255
 
 
-def peer(args):
-    import torch
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(1)
+def denoising(torch):
+    """Parameters, the loss of a batch and its size: three pixels in ten are set to 0; the decoder has the encoder's weights."""
+    code = torch.nn.Linear(784, 512)
+    bias = torch.nn.Parameter(torch.zeros(784))
+
+    def loss_of(x):
+        hidden = torch.sigmoid(code(x * (torch.rand_like(x) >= 0.3)))
+        logits = torch.nn.functional.linear(hidden, code.weight.t(), bias)
+        return torch.nn.functional.binary_cross_entropy_with_logits(logits, x, reduction="sum")
+
+    return [*code.parameters(), bias], loss_of, 100
+
+
+def variational(torch):
     layers = torch.nn.ModuleDict({name: torch.nn.Linear(*sizes) for name, sizes in
                                   {"h": (784, 400), "code": (400, 40), "g": (20, 400), "x": (400, 784)}.items()})
-    adam = torch.optim.Adam(layers.parameters(), lr=1e-3)
-
     def loss_of(x):
         mean, log_variance = layers["code"](torch.relu(layers["h"](x))).chunk(2, 1)
         z = mean + torch.exp(0.5 * log_variance) * torch.randn_like(mean)
@@ -43,14 +52,24 @@ def peer(args):
         error = torch.nn.functional.binary_cross_entropy_with_logits(logits, x, reduction="sum")
         return error - 0.5 * torch.sum(1 + log_variance - mean * mean - log_variance.exp())
 
+    return layers.parameters(), loss_of, 128
+
+
+def peer(args):
+    import torch
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(1)
+    is_denoising = pathlib.Path(args.model).name == "denoising.lua"
+    parameters, loss_of, batch = (denoising if is_denoising else variational)(torch)
+    adam = torch.optim.Adam(parameters, lr=1e-3)
     train = torch.from_numpy(mnist(args.data, "train"))
     steps = 0
     for _ in range(args.epochs):
         order = torch.randperm(len(train))
-        for begin in range(0, len(train), 128):
+        for begin in range(0, len(train), batch):
             if args.steps and steps == args.steps:
                 break
-            x = train[order[begin:begin + 128]]
+            x = train[order[begin:begin + batch]]
             adam.zero_grad()
             (loss_of(x) / len(x)).backward()
             adam.step()
@@ -58,7 +77,7 @@ def peer(args):
     if not args.steps:
         with torch.no_grad():
             test = torch.from_numpy(mnist(args.data, "test"))
-            print(f"test ELBO {-loss_of(test).item() / len(test):.3f}")
+            print(f"test {'loss' if is_denoising else 'ELBO'} {(1 if is_denoising else -1) * loss_of(test).item() / len(test):.3f}")
 
 
 def cpu_seconds(command, env):
@@ -75,7 +94,7 @@ def compare(args):
     job["data"].pop("test")
     (scratch / "job.json").write_text(json.dumps(job))
     ours = [args.perigee, "train", str(scratch / "job.json"), "--out", str(scratch / "run"), "--threads", str(args.threads)]
-    theirs = [sys.executable, __file__, "--torch", "--data", str(args.data), "--threads", str(args.threads)]
+    theirs = [sys.executable, __file__, "--torch", "--model", args.model, "--data", str(args.data), "--threads", str(args.threads)]
     rows = []
     for _ in range(args.repeats):
         row = []
