@@ -5,7 +5,7 @@
 #include "cluster/launch/worker_gpus.h"
 #include "cluster/rounds/local/fragments.h"
 #include "src/core/warning.h"
-#include "src/data/table_source.h"
+#include "src/data/table/examples/table_source.h"
 #include "src/data/vector_source.h"
 #include "src/job/job_parts.h"
 #include "src/model/device/device_tuning.h"

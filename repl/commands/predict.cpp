@@ -12,7 +12,7 @@
 #include "repl/standard_input.h"
 #include "src/core/error.h"
 #include "src/core/warning.h"
-#include "src/data/table_source.h"
+#include "src/data/table/examples/table_source.h"
 #include "src/io/file.h"
 #include "src/model/device/device_choice.h"
 #include "src/model/model_file.h"

@@ -3,7 +3,7 @@
 
 #include "src/api/handles.h"
 #include "src/data/table/columnar/arrow/c_table.h"
-#include "src/data/table_source.h"
+#include "src/data/table/examples/table_source.h"
 
 using namespace perigee;
 

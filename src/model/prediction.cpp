@@ -5,7 +5,7 @@
 #include <deque>
 
 #include "src/core/warning.h"
-#include "src/data/table_source.h"
+#include "src/data/table/examples/table_source.h"
 #include "src/model/metrics/text_scores.h"
 
 namespace perigee {

@@ -5,7 +5,7 @@
 
 #include "src/core/stopwatch.h"
 #include "src/core/warning.h"
-#include "src/data/table_source.h"
+#include "src/data/table/examples/table_source.h"
 #include "src/io/file.h"
 #include "src/job/job_parts.h"
 #include "src/model/evaluator.h"

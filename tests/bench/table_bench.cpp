@@ -9,8 +9,8 @@
 #include <string>
 
 #include "src/core/json.h"
+#include "src/data/table/reading/table_file.h"
 #include "src/data/table/steps.h"
-#include "src/data/table/table_file.h"
 #include "src/io/file.h"
 
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "src/data/documents.h"
-#include "src/data/table/table_file.h"
+#include "src/data/table/reading/table_file.h"
 #include "src/data/text_source.h"
 #include "src/io/codec/compress.h"
 #include "tests/core/refusal.h"

@@ -9,7 +9,7 @@
 #include <new>
 
 #include "src/core/error.h"
-#include "src/data/table/table_file.h"
+#include "src/data/table/reading/table_file.h"
 #include "src/io/archive/tar.h"
 #include "src/io/codec/compress.h"
 #include "tests/io/temporary.h"

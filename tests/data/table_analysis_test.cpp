@@ -6,8 +6,8 @@
 #include <random>
 
 #include "src/core/error.h"
-#include "src/data/table/analysis.h"
-#include "src/data/table/sketch.h"
+#include "src/data/table/analysis/analysis.h"
+#include "src/data/table/analysis/sketch.h"
 #include "src/data/table/write_table.h"
 #include "src/io/file.h"
 #include "src/io/npy.h"

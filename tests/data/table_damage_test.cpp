@@ -10,7 +10,7 @@
 #include "src/data/table/columnar/columnar.h"
 #include "src/data/table/columnar/parquet/parquet_file.h"
 #include "src/data/table/columnar/records/mds.h"
-#include "src/data/table/table_file.h"
+#include "src/data/table/reading/table_file.h"
 #include "src/io/file.h"
 #include "tests/io/temporary.h"
 

@@ -5,7 +5,7 @@
 
 #include "src/core/error.h"
 #include "src/data/source.h"
-#include "src/data/table/analysis.h"
+#include "src/data/table/analysis/analysis.h"
 #include "src/data/table/spill/scratch_file.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/write_table.h"

@@ -11,7 +11,7 @@
 #include <random>
 
 #include "src/core/error.h"
-#include "src/data/table/table_file.h"
+#include "src/data/table/reading/table_file.h"
 #include "src/io/codec/compress.h"
 #include "src/io/file.h"
 #include "tests/core/refusal.h"

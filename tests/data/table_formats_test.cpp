@@ -8,7 +8,7 @@
 
 #include "src/core/error.h"
 #include "src/data/table/columnar/records/mds.h"
-#include "src/data/table/table_file.h"
+#include "src/data/table/reading/table_file.h"
 #include "src/io/archive/zip.h"
 #include "src/io/codec/compress.h"
 #include "src/io/digest.h"

@@ -5,10 +5,10 @@
 
 #include "src/core/error.h"
 #include "src/data/source.h"
-#include "src/data/table/byte_stream.h"
 #include "src/data/table/columnar/columnar.h"
+#include "src/data/table/reading/byte_stream.h"
+#include "src/data/table/reading/table_file.h"
 #include "src/data/table/steps.h"
-#include "src/data/table/table_file.h"
 #include "src/io/codec/compress.h"
 #include "src/io/file.h"
 #include "src/io/plot/tensorboard.h"

@@ -7,9 +7,9 @@
 #include <map>
 
 #include "src/core/error.h"
-#include "src/data/table/expression.h"
+#include "src/data/table/expression/expression.h"
+#include "src/data/table/reading/table_file.h"
 #include "src/data/table/steps.h"
-#include "src/data/table/table_file.h"
 #include "src/data/table/time_text.h"
 #include "src/io/file.h"
 #include "tests/core/refusal.h"

@@ -3,7 +3,7 @@
 
 #include "src/core/error.h"
 #include "src/core/warning.h"
-#include "src/data/table_source.h"
+#include "src/data/table/examples/table_source.h"
 #include "tests/core/refusal.h"
 
 namespace perigee {

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "src/core/error.h"
-#include "src/data/table/table_file.h"
+#include "src/data/table/reading/table_file.h"
 #include "src/data/table/write_table.h"
 #include "src/io/file.h"
 #include "tests/io/temporary.h"

@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "src/data/source.h"
-#include "src/data/table/prepared.h"
+#include "src/data/table/examples/prepared.h"
+#include "src/data/table/reading/table_file.h"
 #include "src/data/table/steps.h"
-#include "src/data/table/table_file.h"
 #include "src/io/file.h"
 #include "tests/core/refusal.h"
 #include "tests/data/fixtures.h"

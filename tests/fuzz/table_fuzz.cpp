@@ -1,8 +1,8 @@
 // Tables: the first byte chooses the dialect, the rest is CSV, JSON Lines, a formula or a schema. What is read has the same rows in one
 // piece and in small ones.
 #include "src/core/error.h"
-#include "src/data/table/expression.h"
-#include "src/data/table/table_file.h"
+#include "src/data/table/expression/expression.h"
+#include "src/data/table/reading/table_file.h"
 #include "src/data/table/time_text.h"
 #include "tests/fuzz/fuzz.h"
 

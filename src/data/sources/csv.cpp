@@ -1,5 +1,5 @@
 // {"type": "csv", "file": "iris.csv", "target": -1}: a table in a file, read by table_source().
-#include "src/data/table_source.h"
+#include "src/data/table/examples/table_source.h"
 #include "src/io/codec/compress.h"
 #include "src/io/codec/encoding.h"
 

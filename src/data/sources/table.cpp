@@ -1,5 +1,5 @@
 // {"type": "table", "file": "adult.csv", "steps": [...], "target": "income"}: a table in a file, prepared by steps; see src/data/table.
-#include "src/data/table/prepared.h"
+#include "src/data/table/examples/prepared.h"
 #include "src/io/codec/encoding.h"
 
 namespace perigee {

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "src/core/error.h"
-#include "src/data/table/gather.h"
-#include "src/data/table/steps/row_loops.h"
+#include "src/data/table/loops/gather.h"
+#include "src/data/table/loops/row_loops.h"
 #include "src/io/digest.h"
 #include "src/io/file.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "src/data/table/columnar/arrow/handed_source.h"
-#include "src/data/table/prepared.h"
-#include "src/data/table/table_file.h"
+#include "src/data/table/examples/prepared.h"
+#include "src/data/table/reading/table_file.h"
 #include "src/data/transform.h"
 #include "src/io/codec/compress.h"
 #include "src/io/confined.h"

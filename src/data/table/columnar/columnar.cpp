@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "src/core/error.h"
-#include "src/data/table/byte_stream.h"
 #include "src/data/table/columnar/arrow/arrow_file.h"
 #include "src/data/table/columnar/hdf5/hdf5_file.h"
 #include "src/data/table/columnar/parquet/parquet_file.h"
@@ -17,6 +16,7 @@
 #include "src/data/table/columnar/text/svmlight.h"
 #include "src/data/table/columnar/text/ts_file.h"
 #include "src/data/table/columnar/xlsx/xlsx_file.h"
+#include "src/data/table/reading/byte_stream.h"
 
 namespace perigee::tables {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "src/core/error.h"
 #include "src/data/table/columnar/columnar.h"
-#include "src/data/table/table_file.h"
+#include "src/data/table/reading/table_file.h"
 
 namespace perigee::tables {
 namespace {

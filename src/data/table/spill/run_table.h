@@ -1,8 +1,8 @@
 // A file's rows through steps, whether they fit the memory or not.
 #pragma once
 
+#include "src/data/table/reading/table_file.h"
 #include "src/data/table/steps.h"
-#include "src/data/table/table_file.h"
 
 namespace perigee::tables {
 

@@ -1,5 +1,5 @@
 // Aggregates of groups of rows: the rows come in parts, in their order, and may have to come again for what needs a second look.
-#include "src/data/table/aggregate.h"
+#include "src/data/table/steps/aggregate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,8 +8,8 @@
 #include <unordered_set>
 
 #include "src/core/error.h"
+#include "src/data/table/loops/row_loops.h"
 #include "src/data/table/steps.h"
-#include "src/data/table/steps/row_loops.h"
 
 namespace perigee::tables {
 namespace {

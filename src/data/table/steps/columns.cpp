@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "src/core/error.h"
-#include "src/data/table/expression.h"
+#include "src/data/table/expression/expression.h"
 #include "src/data/table/steps.h"
 
 namespace perigee::tables {

@@ -3,9 +3,9 @@
 #include <numeric>
 #include <optional>
 
-#include "src/data/table/aggregate.h"
 #include "src/data/table/spill/key_parts.h"
 #include "src/data/table/steps.h"
+#include "src/data/table/steps/aggregate.h"
 
 namespace perigee::tables {
 namespace {

@@ -5,11 +5,11 @@
 #include <unordered_map>
 
 #include "src/core/error.h"
+#include "src/data/table/loops/row_loops.h"
+#include "src/data/table/reading/table_file.h"
 #include "src/data/table/spill/key_parts.h"
 #include "src/data/table/spill/merge.h"
 #include "src/data/table/steps.h"
-#include "src/data/table/steps/row_loops.h"
-#include "src/data/table/table_file.h"
 #include "src/data/table/time_text.h"
 #include "src/io/file.h"
 

@@ -4,10 +4,10 @@
 #include <map>
 
 #include "src/core/error.h"
-#include "src/data/table/gather.h"
+#include "src/data/table/loops/gather.h"
+#include "src/data/table/loops/row_loops.h"
 #include "src/data/table/spill/stored_values.h"
 #include "src/data/table/steps.h"
-#include "src/data/table/steps/row_loops.h"
 
 namespace perigee::tables {
 namespace {

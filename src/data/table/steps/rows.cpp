@@ -6,10 +6,10 @@
 
 #include "kernels/philox.h"
 #include "src/core/error.h"
-#include "src/data/table/expression.h"
+#include "src/data/table/expression/expression.h"
+#include "src/data/table/loops/row_loops.h"
 #include "src/data/table/spill/spilled_rows.h"
 #include "src/data/table/steps.h"
-#include "src/data/table/steps/row_loops.h"
 
 namespace perigee::tables {
 namespace {

@@ -6,11 +6,11 @@
 #include <numeric>
 
 #include "src/core/error.h"
-#include "src/data/table/aggregate.h"
+#include "src/data/table/loops/large.h"
+#include "src/data/table/loops/row_loops.h"
 #include "src/data/table/spill/spilled_rows.h"
 #include "src/data/table/steps.h"
-#include "src/data/table/steps/large.h"
-#include "src/data/table/steps/row_loops.h"
+#include "src/data/table/steps/aggregate.h"
 #include "src/data/table/time_text.h"
 
 namespace perigee::tables {

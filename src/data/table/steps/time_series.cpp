@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "src/core/error.h"
-#include "src/data/table/aggregate.h"
 #include "src/data/table/columnar/column_values.h"
 #include "src/data/table/steps.h"
+#include "src/data/table/steps/aggregate.h"
 #include "src/data/table/time_text.h"
 
 namespace perigee::tables {

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "src/core/error.h"
+#include "src/data/table/loops/row_loops.h"
 #include "src/data/table/spill/stored_values.h"
 #include "src/data/table/steps.h"
-#include "src/data/table/steps/row_loops.h"
 
 namespace perigee::tables {
 namespace {

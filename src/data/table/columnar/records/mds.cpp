@@ -7,9 +7,9 @@
 #include "src/core/error.h"
 #include "src/core/json.h"
 #include "src/core/schema.h"
-#include "src/data/table/byte_stream.h"
 #include "src/data/table/columnar/column_values.h"
 #include "src/data/table/columnar/records/record_table.h"
+#include "src/data/table/reading/byte_stream.h"
 #include "src/io/damaged.h"
 
 namespace perigee::tables {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "src/core/error.h"
-#include "src/data/table/regex.h"
+#include "src/data/table/expression/regex.h"
 
 namespace perigee::tables {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/data/table/byte_stream.h"
+#include "src/data/table/reading/byte_stream.h"
 
 namespace perigee::tables {
 

@@ -9,7 +9,7 @@
 #include "src/data/source.h"
 #include "src/data/table.h"
 #include "src/data/table/columnar/columnar.h"
-#include "src/data/table_source.h"
+#include "src/data/table/examples/table_source.h"
 
 namespace perigee::tables {
 

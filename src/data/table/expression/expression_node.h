@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "src/data/table/expression.h"
-#include "src/data/table/regex.h"
+#include "src/data/table/expression/expression.h"
+#include "src/data/table/expression/regex.h"
 
 namespace perigee::tables {
 

@@ -1,4 +1,4 @@
-#include "src/data/table/steps/row_loops.h"
+#include "src/data/table/loops/row_loops.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include <limits>
 #include <utility>
 
-#include "src/data/table/steps/large.h"
+#include "src/data/table/loops/large.h"
 
 namespace perigee::tables {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/core/json.h"
-#include "src/data/table/table_file.h"
+#include "src/data/table/reading/table_file.h"
 
 namespace perigee::tables {
 

@@ -1,5 +1,5 @@
 // The loops that rows are chosen and ordered by: with full optimisation, unlike the steps.
-#include "src/data/table/gather.h"
+#include "src/data/table/loops/gather.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "src/data/table/frame.h"
-#include "src/data/table/steps/large.h"
+#include "src/data/table/loops/large.h"
 
 namespace perigee::tables {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/data/table/regex.h"
+#include "src/data/table/expression/regex.h"
 
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-#include "src/data/table/csv_parser.h"
+#include "src/data/table/reading/csv_parser.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "src/data/table/table_file.h"
+#include "src/data/table/reading/table_file.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -14,9 +14,9 @@
 
 #include "src/core/error.h"
 #include "src/core/warning.h"
-#include "src/data/table/byte_stream.h"
 #include "src/data/table/columnar/odbc/odbc_file.h"
 #include "src/data/table/columnar/text/lines.h"
+#include "src/data/table/reading/byte_stream.h"
 #include "src/data/table/time_text.h"
 #include "src/io/codec/encoding.h"
 #include "src/io/csv.h"

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "src/core/error.h"
-#include "src/data/table/arithmetic.h"
-#include "src/data/table/expression_node.h"
-#include "src/data/table/steps/row_loops.h"
+#include "src/data/table/expression/expression_node.h"
+#include "src/data/table/loops/arithmetic.h"
+#include "src/data/table/loops/row_loops.h"
 #include "src/data/table/time_text.h"
 #include "src/io/digest.h"
 #include "src/io/file.h"

@@ -1,4 +1,4 @@
-#include "src/data/table/sketch.h"
+#include "src/data/table/analysis/sketch.h"
 
 #include <algorithm>
 #include <bit>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "src/data/source.h"
+#include "src/data/table/examples/table_source.h"
 #include "src/data/table/frame.h"
-#include "src/data/table_source.h"
 
 namespace perigee::tables {
 

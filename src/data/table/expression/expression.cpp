@@ -1,13 +1,13 @@
-#include "src/data/table/expression.h"
+#include "src/data/table/expression/expression.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 
 #include "src/core/error.h"
-#include "src/data/table/arithmetic.h"
-#include "src/data/table/expression_node.h"
-#include "src/data/table/steps/row_loops.h"
+#include "src/data/table/expression/expression_node.h"
+#include "src/data/table/loops/arithmetic.h"
+#include "src/data/table/loops/row_loops.h"
 #include "src/data/table/time_text.h"
 
 namespace perigee::tables {

@@ -1,11 +1,11 @@
-#include "src/data/table/analysis.h"
+#include "src/data/table/analysis/analysis.h"
 
 #include <algorithm>
 #include <bit>
 #include <charconv>
 #include <limits>
 
-#include "src/data/table/sketch.h"
+#include "src/data/table/analysis/sketch.h"
 #include "src/io/digest.h"
 #include "src/io/file.h"
 

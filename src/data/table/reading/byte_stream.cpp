@@ -1,4 +1,4 @@
-#include "src/data/table/byte_stream.h"
+#include "src/data/table/reading/byte_stream.h"
 
 #include <fcntl.h>
 #include <lzma.h>

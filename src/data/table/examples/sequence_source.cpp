@@ -1,4 +1,4 @@
-#include "src/data/table/sequence_source.h"
+#include "src/data/table/examples/sequence_source.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <map>
 
-#include "src/data/table/analysis.h"
-#include "src/data/table/regex.h"
+#include "src/data/table/analysis/analysis.h"
+#include "src/data/table/expression/regex.h"
 #include "src/data/table/time_text.h"
 
 namespace perigee::tables {

@@ -1,4 +1,4 @@
-#include "src/data/table/prepared.h"
+#include "src/data/table/examples/prepared.h"
 
 #include <algorithm>
 #include <cassert>
@@ -10,11 +10,11 @@
 #include "src/data/sources/host.h"
 #include "src/data/table/columnar/arrow/handed_source.h"
 #include "src/data/table/columnar/odbc/odbc_file.h"
-#include "src/data/table/sequence_source.h"
+#include "src/data/table/examples/sequence_source.h"
+#include "src/data/table/reading/table_file.h"
 #include "src/data/table/spill/chunk_store.h"
 #include "src/data/table/spill/run_table.h"
 #include "src/data/table/steps.h"
-#include "src/data/table/table_file.h"
 #include "src/io/file.h"
 
 namespace perigee::tables {

@@ -8,10 +8,10 @@
 #include <optional>
 #include <string>
 
-#include "src/data/table/byte_stream.h"
 #include "src/data/table/columnar/columnar.h"
-#include "src/data/table/csv_parser.h"
 #include "src/data/table/frame.h"
+#include "src/data/table/reading/byte_stream.h"
+#include "src/data/table/reading/csv_parser.h"
 
 namespace perigee::tables {
 

@@ -1,4 +1,4 @@
-#include "src/data/table/arithmetic.h"
+#include "src/data/table/loops/arithmetic.h"
 
 #include <algorithm>
 #include <cmath>

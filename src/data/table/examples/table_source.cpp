@@ -1,4 +1,4 @@
-#include "src/data/table_source.h"
+#include "src/data/table/examples/table_source.h"
 
 #include <algorithm>
 #include <charconv>
