@@ -11,6 +11,8 @@
 #include <random>
 
 #include "src/core/error.h"
+#include "src/data/table/reading/csv_rows.h"
+#include "src/data/table/reading/decimal.h"
 #include "src/data/table/reading/table_file.h"
 #include "src/io/codec/compress.h"
 #include "src/io/file.h"

@@ -1,24 +1,19 @@
 #include "src/data/table/reading/csv_parser.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <charconv>
 #include <cstring>
 #include <limits>
 #include <memory>
 
 #include "src/core/error.h"
+#include "src/data/table/reading/category_table.h"
+#include "src/data/table/reading/csv_rows.h"
+#include "src/data/table/reading/decimal.h"
 #include "src/data/table/time_text.h"
 
 namespace perigee::tables {
 namespace {
-
-uint64_t load_csv_parser(const char* p) {
-  uint64_t word;
-  std::memcpy(&word, p, 8);
-  return word;
-}
 
 constexpr uint64_t all(char c) { return 0x0101010101010101 * static_cast<unsigned char>(c); }
 
@@ -27,127 +22,6 @@ uint64_t equal(uint64_t word, uint64_t cs) {
   const uint64_t x = word ^ cs;
   return (x - 0x0101010101010101) & ~x & 0x8080808080808080;
 }
-
-// How many of the first bytes are digits.
-int leading_digits(uint64_t word) {
-  const uint64_t off =
-      ((word & 0xF0F0F0F0F0F0F0F0) ^ 0x3030303030303030) | (((word + 0x0606060606060606) & 0xF0F0F0F0F0F0F0F0) ^ 0x3030303030303030);
-  return off == 0 ? 8 : std::countr_zero(off) / 8;
-}
-
-uint64_t number_of_eight(uint64_t word) {
-  word = (word & 0x0F0F0F0F0F0F0F0F) * 2561 >> 8;
-  word = (word & 0x00FF00FF00FF00FF) * 6553601 >> 16;
-  return (word & 0x0000FFFF0000FFFF) * 42949672960001 >> 32;
-}
-
-constexpr uint64_t kTens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
-
-// Digits at p, at most 8 at a time; `count` counts them.
-inline const char* take_csv_parser_digits(const char* p, uint64_t& number, int& count) {
-  for (;;) {
-    const uint64_t word = load_csv_parser(p);
-    const int digits = leading_digits(word);
-    if (digits == 0) return p;
-    const uint64_t value = digits == 8 ? number_of_eight(word) : number_of_eight(word << (64 - 8 * digits));
-    number = number * kTens[digits] + value;
-    count += digits;
-    p += digits;
-    if (digits < 8) return p;
-  }
-}
-
-__extension__ using Wide = unsigned __int128;
-
-// 5^q for q from -27 to 27 as 128 bits whose highest is set, rounded up where q is negative: as in the paper.
-struct Powers {
-  std::array<uint64_t, 55> high, low;
-  constexpr Powers() : high(), low() {
-    for (int q = -27; q <= 27; ++q) {
-      Wide power = 1;
-      for (int i = 0; i < (q < 0 ? -q : q); ++i) power *= 5;
-      Wide bits = 0;
-      if (q >= 0) {
-        bits = power;
-        while (!(bits >> 127)) bits <<= 1;
-      } else {  // 2^b / 5^-q + 1 by long division, b so that the result has 128 bits
-        int z = 0;
-        while ((Wide{1} << z) < power) ++z;
-        Wide rest = 0;
-        for (int bit = z + 127; bit >= 0; --bit) {
-          rest = rest << 1 | (bit == z + 127 ? 1 : 0);
-          bits = bits << 1;
-          if (rest >= power) rest -= power, bits |= 1;
-        }
-        bits += 1;
-      }
-      high[static_cast<size_t>(q + 27)] = static_cast<uint64_t>(bits >> 64);
-      low[static_cast<size_t>(q + 27)] = static_cast<uint64_t>(bits);
-    }
-  }
-};
-constexpr Powers kPowers;
-
-constexpr double kExact[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                             1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-
-// w * 10^q correctly rounded, w not 0, q from -27 to 27: there no case is left open, and none is subnormal or infinite.
-double scaled(uint64_t w, int q) {
-  if (w <= uint64_t{1} << 53 && q >= -22 && q <= 22)
-    return q < 0 ? static_cast<double>(w) / kExact[-q] : static_cast<double>(w) * kExact[q];
-  const int zeros = std::countl_zero(w);
-  w <<= zeros;
-  const auto i = static_cast<size_t>(q + 27);
-  const Wide product = Wide{w} * kPowers.high[i];
-  auto upper = static_cast<uint64_t>(product >> 64), lower = static_cast<uint64_t>(product);
-  if ((upper & 0x1FF) == 0x1FF) {
-    const auto more = static_cast<uint64_t>(Wide{w} * kPowers.low[i] >> 64);
-    lower += more;
-    upper += lower < more;
-  }
-  const auto top = static_cast<int>(upper >> 63);
-  uint64_t mantissa = upper >> (top + 9);
-  int64_t power = (((152170 + 65536) * q) >> 16) + 63 + top - zeros + 1023;
-  if (lower <= 1 && q >= -4 && q <= 23 && (mantissa & 3) == 1 && mantissa << (top + 9) == upper)
-    mantissa &= ~uint64_t{1};  // a tie: to even
-  mantissa = (mantissa + (mantissa & 1)) >> 1;
-  if (mantissa >= uint64_t{1} << 53) mantissa = uint64_t{1} << 52, ++power;
-  return std::bit_cast<double>((mantissa & ~(uint64_t{1} << 52)) | static_cast<uint64_t>(power) << 52);
-}
-
-// Categories by a hash of their bytes.
-class CategoryTable {
- public:
-  explicit CategoryTable(const std::vector<std::string>& names) : names_(names) {
-    size_t size = 16;
-    while (size < names.size() * 3) size *= 2;
-    slots_.assign(size, -1);
-    for (size_t i = 0; i < names.size(); ++i) {
-      size_t at = hash(names[i].data(), names[i].size()) & (size - 1);
-      while (slots_[at] >= 0) at = (at + 1) & (size - 1);
-      slots_[at] = static_cast<int32_t>(i);
-    }
-  }
-  int64_t find(std::string_view text) const {
-    for (size_t at = hash(text.data(), text.size()) & (slots_.size() - 1); slots_[at] >= 0; at = (at + 1) & (slots_.size() - 1))
-      if (names_[static_cast<size_t>(slots_[at])] == text) return slots_[at];
-    return -1;
-  }
-
- private:
-  static size_t hash(const char* p, size_t size) {
-    uint64_t h = size * 0x9e3779b97f4a7c15;
-    for (; size >= 8; p += 8, size -= 8) h = (h ^ load_csv_parser(p)) * 0xff51afd7ed558ccd, h ^= h >> 32;
-    uint64_t last = 0;
-    std::memcpy(&last, p, size);
-    h = (h ^ last) * 0xff51afd7ed558ccd;
-    return h ^ h >> 29;
-  }
-  const std::vector<std::string>& names_;
-  std::vector<int32_t> slots_;
-};
-
-bool csv_parser_blank(char c) { return c == ' ' || c == '\t'; }
 
 class BlockParser {
  public:
@@ -164,7 +38,7 @@ class BlockParser {
     quote_ = dialect_.quote;
     delimiters_ = all(delimiter_);
     quotes_ = quote_ != 0 ? all(quote_) : delimiters_;
-    trims_ = dialect_.trim.value_or(false) && !csv_parser_blank(delimiter_);
+    trims_ = dialect_.trim.value_or(false) && !is_blank(delimiter_);
   }
 
   void run() {
@@ -275,7 +149,7 @@ class BlockParser {
   // The end of an unquoted field, or a quote in it.
   const char* field_end(const char* p) const {
     for (;; p += 8) {
-      const uint64_t word = load_csv_parser(p);
+      const uint64_t word = load_eight(p);
       const uint64_t hit = equal(word, delimiters_) | equal(word, all('\n')) | equal(word, all('\r')) | equal(word, quotes_);
       if (hit != 0) {
         p += std::countr_zero(hit) / 8;
@@ -295,14 +169,14 @@ class BlockParser {
     quoted_ = false;
     const char* first = p;
     if (trims_)
-      while (first < end_ && csv_parser_blank(*first)) ++first;
+      while (first < end_ && is_blank(*first)) ++first;
     if (quote_ != 0 && first < end_ && *first == quote_) return quoted_field(first + 1, text);
     const char* const stop = field_end(first);
     if (stop < end_ && !ends(*stop))
       fail("a quote inside an unquoted field", "", "", "double it and put quotes around the field, or say quote = \"\"");
     const char* last = stop;
     if (trims_)
-      while (last > first && csv_parser_blank(last[-1])) --last;
+      while (last > first && is_blank(last[-1])) --last;
     text = {first, static_cast<size_t>(last - first)};
     return stop;
   }
@@ -333,7 +207,7 @@ class BlockParser {
       }
       text = unescaped_;
     }
-    while (p < end_ && csv_parser_blank(*p) && trims_) ++p;
+    while (p < end_ && is_blank(*p) && trims_) ++p;
     if (p < end_ && !ends(*p)) fail("something follows a closing quote");
     return p;
   }
@@ -372,7 +246,7 @@ class BlockParser {
         const char* q = p + minus;
         uint64_t number = 0;
         int digits = 0;
-        q = take_csv_parser_digits(q, number, digits);
+        q = take_digits(q, number, digits);
         if (digits == 0 || digits > 18 || q > end_ || (q < end_ && !ends(*q))) break;
         column.whole[r] = minus ? -static_cast<int64_t>(number) : static_cast<int64_t>(number);
         return q;
@@ -386,7 +260,7 @@ class BlockParser {
         return stop;
       }
       case Type::boolean: {
-        const uint64_t word = load_csv_parser(p);
+        const uint64_t word = load_eight(p);
         const bool yes = (word & 0xFFFFFFFF) == 0x65757274, no = (word & 0xFFFFFFFFFF) == 0x65736C6166;  // "true", "false"
         const char* const stop = p + (yes ? 4 : 5);
         if ((!yes && !no) || stop > end_ || (stop < end_ && !ends(*stop))) break;
@@ -394,7 +268,7 @@ class BlockParser {
         return stop;
       }
       case Type::category: {
-        if (*p == quote_ || csv_parser_blank(*p)) break;
+        if (*p == quote_ || is_blank(*p)) break;
         const char* const stop = field_end(p);
         const int64_t number = tables_[c]->find({p, static_cast<size_t>(stop - p)});
         if (number < 0) break;
@@ -412,8 +286,8 @@ class BlockParser {
     std::string_view text;
     p = field(p, text);
     if (column.type != Type::text) {
-      while (!text.empty() && csv_parser_blank(text.front())) text.remove_prefix(1);
-      while (!text.empty() && csv_parser_blank(text.back())) text.remove_suffix(1);
+      while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+      while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
     }
     // An empty text in quotes is a text.
     if (!(quoted_ && column.type == Type::text) && is_missing(text)) {
@@ -455,7 +329,7 @@ class BlockParser {
   // "2016-01-31" and "2016-01-31 12:30:45", also with T.
   const char* iso_time(const char* p, int64_t& ms) {
     const auto two = [&](int at) { return (p[at] - '0') * 10 + (p[at + 1] - '0'); };
-    const uint64_t date = load_csv_parser(p);
+    const uint64_t date = load_eight(p);
     // dddd-dd-
     if (((date & 0xFFF0F0FFF0F0F0F0) != 0x2D30302D30303030) ||
         (((date + 0x0006060006060606) & 0xF0F0F0F0F0F0F0F0) != (0x2D30302D30303030 & 0xF0F0F0F0F0F0F0F0)))
@@ -500,106 +374,9 @@ class BlockParser {
 
 }  // namespace
 
-const char* parse_decimal(const char* p, double& value) {
-  const bool minus = *p == '-';
-  p += minus;
-  uint64_t number = 0;
-  int digits = 0, power = 0;
-  p = take_csv_parser_digits(p, number, digits);
-  if (*p == '.') {
-    const int before = digits;
-    p = take_csv_parser_digits(p + 1, number, digits);
-    power = before - digits;
-  }
-  if (digits == 0 || digits > 19) return nullptr;  // 19 digits and more may not fit 64 bits: zeros in front count too
-  if (*p == 'e' || *p == 'E') {
-    const char* q = p + 1;
-    const bool negative = *q == '-';
-    q += negative || *q == '+';
-    uint64_t exponent = 0;
-    int count = 0;
-    q = take_csv_parser_digits(q, exponent, count);
-    if (count == 0 || count > 4) return nullptr;
-    power += negative ? -static_cast<int>(exponent) : static_cast<int>(exponent);
-    p = q;
-  }
-  if (power < -27 || power > 27) return nullptr;
-  value = number == 0 ? 0.0 : scaled(number, power);
-  if (minus) value = -value;
-  return p;
-}
-
 void parse_csv_block(std::string_view block, const CsvPlan& plan, const std::string& where, int64_t first_line, OnMisfit on_misfit,
                      CsvBlock* out) {
   BlockParser(block, plan, where, first_line, on_misfit, out).run();
-}
-
-namespace {
-
-// The loop over lanes becomes vectors.
-size_t count_of(std::string_view text, char c) {
-  size_t count = 0;
-  const char* p = text.data();
-  size_t left = text.size();
-  while (left >= 32) {
-    uint8_t lanes[32] = {};
-    for (int i = 0; i < 255 && left >= 32; ++i, p += 32, left -= 32)
-      for (int lane = 0; lane < 32; ++lane) lanes[lane] = static_cast<uint8_t>(lanes[lane] + (p[lane] == c));
-    for (const uint8_t lane : lanes) count += lane;
-  }
-  for (; left > 0; ++p, --left) count += *p == c;
-  return count;
-}
-
-}  // namespace
-
-size_t whole_rows(std::string_view text, char quote) {
-  const size_t first = quote != 0 ? text.find(quote) : text.npos;  // often there is none
-  bool inside = first != text.npos && count_of(text.substr(first), quote) % 2 != 0;
-  for (size_t at = text.size(); at > 0; --at) {
-    if (quote != 0 && text[at - 1] == quote) inside = !inside;
-    else if (!inside && text[at - 1] == '\n') return at;
-  }
-  return 0;
-}
-
-bool next_row(std::string_view text, const Dialect& dialect, size_t* at, std::vector<std::string>* fields) {
-  fields->clear();
-  size_t i = *at;
-  const bool trims = dialect.trim.value_or(false) && !csv_parser_blank(dialect.delimiter);
-  for (;;) {
-    std::string field;
-    while (trims && i < text.size() && csv_parser_blank(text[i])) ++i;
-    if (dialect.quote != 0 && i < text.size() && text[i] == dialect.quote) {
-      for (++i;; ++i) {
-        if (i >= text.size()) return false;
-        if (text[i] == dialect.quote && (i + 1 >= text.size() || text[i + 1] != dialect.quote)) break;
-        if (text[i] == dialect.quote) ++i;
-        field += text[i];
-      }
-      for (++i; i < text.size() && text[i] != dialect.delimiter && text[i] != '\n' && text[i] != '\r'; ++i)
-        if (!trims || !csv_parser_blank(text[i])) return false;
-    } else {
-      const size_t begin = i;
-      while (i < text.size() && text[i] != dialect.delimiter && text[i] != '\n' && text[i] != '\r') ++i;
-      size_t end = i;
-      while (trims && end > begin && csv_parser_blank(text[end - 1])) --end;
-      field = text.substr(begin, end - begin);
-      if (dialect.quote != 0 && field.find(dialect.quote) != field.npos) return false;
-    }
-    fields->push_back(std::move(field));
-    if (fields->size() > kMostFields) {
-      *at = text.size();
-      return true;
-    }
-    if (i < text.size() && text[i] == dialect.delimiter) {
-      ++i;
-      continue;
-    }
-    if (i < text.size()) i += text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n' ? 2 : 1;
-    *at = i;
-    return true;
-  }
 }
 
 }  // namespace perigee::tables

@@ -42,14 +42,4 @@ struct CsvPlan {
 void parse_csv_block(std::string_view block, const CsvPlan& plan, const std::string& where, int64_t first_line, OnMisfit on_misfit,
                      CsvBlock* out);
 
-// The bytes of `text` that are whole rows, up to its last line break outside quotes; 0: there is none.
-size_t whole_rows(std::string_view text, char quote);
-
-// Fields of one row, unquoted; at: the begin of the row and then that of the next. False: quotes do not match.
-constexpr size_t kMostFields = 1 << 16;  // one more than that, and the row is not read on
-bool next_row(std::string_view text, const Dialect& dialect, size_t* at, std::vector<std::string>* fields);
-
-// A decimal number at `p`; its end, or null where there is none that is read here: add_parsed() takes those. Zeros behind it as behind a block.
-const char* parse_decimal(const char* p, double& value);
-
 }  // namespace perigee::tables

@@ -17,6 +17,7 @@
 #include "src/data/table/columnar/odbc/odbc_file.h"
 #include "src/data/table/columnar/text/lines.h"
 #include "src/data/table/reading/byte_stream.h"
+#include "src/data/table/reading/csv_rows.h"
 #include "src/data/table/time_text.h"
 #include "src/io/codec/encoding.h"
 #include "src/io/csv.h"
