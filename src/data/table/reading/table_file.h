@@ -64,8 +64,6 @@ class TableFile {
   void look(const std::string& head);
   // The rows that are looked at; `first_end`: where the first ends in `text`.
   std::vector<std::vector<std::string>> first_rows(std::string_view text, size_t* first_end) const;
-  static std::vector<std::string> names_of(const std::vector<std::string>& first, bool header);
-  void look_at_json(std::string_view head);
   void plan(const std::vector<std::string>& names);
   void widen(const Misfit& misfit);
   void parse(std::string_view text, int64_t first_line, OnMisfit on_misfit, CsvBlock* out) const;
@@ -84,11 +82,5 @@ class TableFile {
 
 // A whole table, its schema found out.
 Frame read_table(const std::string& path);
-
-// The columns that the rows seem to have: the narrowest type of each that fits all of them.
-Type narrowest(const std::vector<std::string_view>& values, const Dialect& dialect);
-
-void parse_json_lines(std::string_view block, const TableSchema& schema, const std::string& where, int64_t first_line, OnMisfit on_misfit,
-                      CsvBlock* out);
 
 }  // namespace perigee::tables
