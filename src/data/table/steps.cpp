@@ -7,7 +7,8 @@
 
 #include "src/core/error.h"
 #include "src/data/table/loops/gather.h"
-#include "src/data/table/loops/row_loops.h"
+#include "src/data/table/loops/groups.h"
+#include "src/data/table/loops/texts.h"
 #include "src/io/digest.h"
 #include "src/io/file.h"
 

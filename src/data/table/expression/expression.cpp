@@ -7,7 +7,7 @@
 #include "src/core/error.h"
 #include "src/data/table/expression/expression_node.h"
 #include "src/data/table/loops/arithmetic.h"
-#include "src/data/table/loops/row_loops.h"
+#include "src/data/table/loops/conditions.h"
 #include "src/data/table/time_text.h"
 
 namespace perigee::tables {

@@ -4,15 +4,10 @@
 
 #include <bit>
 #include <cstdint>
-#include <cstring>
+
+#include "src/data/table/loops/block.h"
 
 namespace perigee::tables {
-
-inline uint64_t load_eight(const char* p) {
-  uint64_t word;
-  std::memcpy(&word, p, 8);
-  return word;
-}
 
 // How many of the first bytes are digits.
 inline int leading_digits(uint64_t word) {

@@ -8,7 +8,7 @@
 #include <unordered_set>
 
 #include "src/core/error.h"
-#include "src/data/table/loops/row_loops.h"
+#include "src/data/table/loops/groups.h"
 #include "src/data/table/steps.h"
 
 namespace perigee::tables {

@@ -5,7 +5,8 @@
 #include <unordered_map>
 
 #include "src/core/error.h"
-#include "src/data/table/loops/row_loops.h"
+#include "src/data/table/loops/conditions.h"
+#include "src/data/table/loops/groups.h"
 #include "src/data/table/reading/table_file.h"
 #include "src/data/table/spill/key_parts.h"
 #include "src/data/table/spill/merge.h"

@@ -5,7 +5,7 @@
 
 #include "src/core/error.h"
 #include "src/data/table/loops/gather.h"
-#include "src/data/table/loops/row_loops.h"
+#include "src/data/table/loops/measures.h"
 #include "src/data/table/spill/stored_values.h"
 #include "src/data/table/steps.h"
 

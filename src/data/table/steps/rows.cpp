@@ -7,7 +7,7 @@
 #include "kernels/philox.h"
 #include "src/core/error.h"
 #include "src/data/table/expression/expression.h"
-#include "src/data/table/loops/row_loops.h"
+#include "src/data/table/loops/conditions.h"
 #include "src/data/table/spill/spilled_rows.h"
 #include "src/data/table/steps.h"
 

@@ -7,7 +7,7 @@
 
 #include "src/core/error.h"
 #include "src/data/table/loops/large.h"
-#include "src/data/table/loops/row_loops.h"
+#include "src/data/table/loops/measures.h"
 #include "src/data/table/spill/spilled_rows.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/steps/aggregate.h"

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "src/core/error.h"
-#include "src/data/table/loops/row_loops.h"
+#include "src/data/table/loops/texts.h"
 #include "src/data/table/spill/stored_values.h"
 #include "src/data/table/steps.h"
 

@@ -7,7 +7,7 @@
 #include "src/core/error.h"
 #include "src/core/utf8.h"
 #include "src/data/table/columnar/parquet/thrift_writer.h"
-#include "src/data/table/loops/row_loops.h"
+#include "src/data/table/loops/texts.h"
 #include "src/io/codec/zstd.h"
 
 namespace perigee::tables::parquet {
