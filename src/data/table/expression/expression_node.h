@@ -1,6 +1,7 @@
-// How expression.cpp (which reads formulas) and functions.cpp (which computes functions) share a formula.
+// A formula as a tree: how what reads formulas (expression_parser.cpp), what computes them (evaluation.cpp) and functions.cpp share it.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,16 @@ struct Function {
   size_t least, most;
   const char* takes;  // a letter per argument, the last for all others: n number, t time, s text, b boolean, a anything
   Column (*run)(Call& call);
+};
+
+struct Expression::Node {
+  enum Kind { literal, nothing, column, arithmetic, compare, in, both, either, negation, call } kind = literal;
+  char op = 0;
+  std::string name;  // of a column or function; as errors show the node
+  Column value;      // of a literal
+  std::vector<std::unique_ptr<Node>> args;
+  const Function* function = nullptr;
+  mutable std::vector<Regex> regexes;
 };
 
 const Function* find_function(std::string_view name);
