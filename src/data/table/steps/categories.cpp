@@ -1,7 +1,5 @@
-// Steps on what values mean: map, category, text, index, one_hot, pivot, list, bucket.
+// Steps on categories: category, index, one_hot, named, pivot.
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <map>
 #include <set>
 
@@ -13,9 +11,7 @@
 namespace perigee::tables {
 namespace {
 
-constexpr size_t kMostValuesCategories = 100'000, kMostOneHot = 10'000;
-
-std::string shown_text(std::string_view text) { return "'" + std::string(text.substr(0, 40)) + "'"; }
+constexpr size_t kMostCategories = 100'000, kMostOneHot = 10'000;
 
 std::vector<std::string> string_list(const Json* json) {
   std::vector<std::string> list;
@@ -25,44 +21,13 @@ std::vector<std::string> string_list(const Json* json) {
   return list;
 }
 
-Json values_json_of(const std::vector<std::string>& list) {
+Json names_json(const std::vector<std::string>& list) {
   Json json = Json::array();
   for (const std::string& each : list) json.push(each);
   return json;
 }
 
-std::string row_text(const std::string& where, int64_t row) { return where + ": row " + std::to_string(row + 1); }
-
-std::unique_ptr<Step> open_map(const Config& config, const StepContext& context) {
-  std::map<std::string, std::string, std::less<>> values;
-  const Json* object = config.raw("values");
-  if (object != nullptr && object->is_object())
-    for (const auto& [from, to] : object->as_object())
-      if (to.is_string()) values.emplace(from, to.as_string());
-  const bool other = config.has("other");
-  return step_of(
-      [names = config.string_list("map"), values, keep = config.string_list("keep"), other, to = config.string("other", ""),
-       where = context.where](Frame& frame) {
-        for (const size_t c : columns_of(frame, names, where, [](Type t) { return t == Type::text || t == Type::category; })) {
-          Column out(Type::text);
-          for (int64_t r = 0; r < frame.rows; ++r) {
-            if (frame.columns[c].is_missing(r)) {
-              out.add_missing();
-              continue;
-            }
-            const std::string text = cell_text(frame.columns[c], frame.schema.columns[c], r);
-            const auto found = values.find(text);
-            if (found != values.end()) out.add_text(found->second);
-            else out.add_text(other && std::find(keep.begin(), keep.end(), text) == keep.end() ? to : text);
-          }
-          frame.columns[c] = std::move(out);
-          frame.schema.columns[c] = {.name = frame.schema.columns[c].name, .type = Type::text};
-        }
-      },
-      true);
-}
-
-// --- Categories ----------------------------------------------------------------------------------------------------------------
+std::string category_row(const std::string& where, int64_t row) { return where + ": row " + std::to_string(row + 1); }
 
 // To category, index or one-hot: all need the categories, which are given, the schema's, or those that the training data have.
 class Categorise : public Step {
@@ -108,7 +73,7 @@ class Categorise : public Step {
   Json state() const override {
     if (!fitted_) return {};
     Json json = Json::object();
-    for (const auto& [name, list] : found_) json.set(name, values_json_of(list));
+    for (const auto& [name, list] : found_) json.set(name, names_json(list));
     return json;
   }
   void set_state(const Config& state) override {
@@ -147,15 +112,15 @@ class Categorise : public Step {
   // Adds what a column has. Error(data) for too much.
   void add_values(const Column& column, const ColumnSpec& spec, TextTable& texts, std::set<int64_t>& values,
                   std::vector<int64_t>* rows) const {
-    bool few = spec.type != Type::text || add_texts(column, kMostValuesCategories, texts, rows);
+    bool few = spec.type != Type::text || add_texts(column, kMostCategories, texts, rows);
     for (int64_t r = 0; spec.type != Type::text && few && r < column.size(); ++r) {
       if (!column.is_missing(r)) values.insert(column.whole[static_cast<size_t>(r)]);
-      few = values.size() <= kMostValuesCategories;
+      few = values.size() <= kMostCategories;
     }
     if (!few)
       throw Error(ErrorKind::data, {.where = where_,
                                     .what = "the column '" + spec.name + "' has too many different values for categories",
-                                    .expected = "at most " + std::to_string(kMostValuesCategories),
+                                    .expected = "at most " + std::to_string(kMostCategories),
                                     .hint = "hash(x, n) makes n of them"});
   }
   const std::vector<std::string>& list_values(const ColumnSpec& spec, const TextTable& texts, const std::set<int64_t>& values) {
@@ -193,9 +158,9 @@ class Categorise : public Step {
     const auto find = [&](std::string_view text, int64_t row) {
       const auto found = number_of.find(text);
       if (found == number_of.end() && other_ == "error")
-        throw Error(ErrorKind::data, {.where = row_text(where_, row),
+        throw Error(ErrorKind::data, {.where = category_row(where_, row),
                                       .what = "the value is none of the categories of '" + spec.name + "'",
-                                      .got = shown_text(text),
+                                      .got = "'" + std::string(text.substr(0, 40)) + "'",
                                       .hint = "other = \"missing\" makes such values missing"});
       return found == number_of.end() ? -1 : found->second;
     };
@@ -300,7 +265,7 @@ std::unique_ptr<Step> open_named(const Config& config, const StepContext& contex
           for (int64_t r = 0; r < frame.rows; ++r) {
             const int64_t value = column.whole[static_cast<size_t>(r)];
             if (!column.is_missing(r) && (value < 0 || value >= static_cast<int64_t>(categories.size())))
-              throw Error(ErrorKind::data, {.where = row_text(where, r),
+              throw Error(ErrorKind::data, {.where = category_row(where, r),
                                             .what = "the number stands for no category",
                                             .got = std::to_string(value),
                                             .expected = "0 to " + std::to_string(static_cast<int64_t>(categories.size()) - 1)});
@@ -342,172 +307,12 @@ std::unique_ptr<Step> open_pivot(const Config& config, const StepContext& contex
       true);
 }
 
-// --- Lists in a text -----------------------------------------------------------------------------------------------------------
-
-std::vector<std::string_view> split(std::string_view text, std::string_view by) {
-  std::vector<std::string_view> parts;
-  if (text.empty()) return parts;
-  for (size_t at = 0;;) {
-    const size_t end = by.empty() ? at + 1 : text.find(by, at);
-    parts.push_back(text.substr(at, end - at));
-    if (end == text.npos || (by.empty() && end >= text.size())) return parts;
-    at = end + by.size();
-  }
-}
-
-std::unique_ptr<Step> open_list(const Config& config, const StepContext& context) {
-  std::map<std::string, int64_t, std::less<>> number_of;
-  const std::vector<std::string> words = config.string_list("words");
-  for (size_t i = 0; i < words.size(); ++i) number_of.emplace(words[i], static_cast<int64_t>(i));
-  return step_of(
-      [name = config.string("list"), new_name = config.string("new", ""), by = config.string("by", ","), as = config.string("as", "flags"),
-       unknown = config.string("unknown", "ignore"), words, number_of, where = context.where](Frame& frame) {
-        const size_t c = columns_of(frame, {name}, where, [](Type t) { return t == Type::text; }).at(0);
-        const Column texts = frame.columns[c];
-        std::vector<Column> flags(as == "flags" ? words.size() : 0, Column(Type::boolean));
-        Column lists(Type::list);
-        for (int64_t r = 0; r < frame.rows; ++r) {
-          std::vector<int64_t> counts(words.size());
-          std::vector<double> indices;
-          for (const std::string_view part : texts.is_missing(r) ? std::vector<std::string_view>{} : split(texts.text(r), by)) {
-            const auto found = number_of.find(part);
-            if (found == number_of.end() && unknown == "error")
-              throw Error(ErrorKind::data,
-                          {.where = row_text(where, r), .what = "the list has a word that is none of 'words'", .got = shown_text(part)});
-            if (found == number_of.end()) continue;
-            ++counts[static_cast<size_t>(found->second)];
-            indices.push_back(static_cast<double>(found->second));
-          }
-          for (size_t i = 0; i < flags.size(); ++i) flags[i].add_whole(counts[i] > 0);
-          if (as == "counts") lists.items.insert(lists.items.end(), counts.begin(), counts.end());
-          if (as == "indices") lists.items.insert(lists.items.end(), indices.begin(), indices.end());
-          lists.ends.push_back(lists.items.size());
-        }
-        frame.remove(c);
-        const std::string to = new_name.empty() ? name : new_name;
-        if (as != "flags") return frame.add({.name = to, .type = Type::list}, std::move(lists), static_cast<int64_t>(c));
-        for (size_t i = 0; i < flags.size(); ++i)
-          frame.add({.name = to + "[" + words[i] + "]", .type = Type::boolean}, std::move(flags[i]), static_cast<int64_t>(c + i));
-      },
-      true);
-}
-
-// --- Buckets -------------------------------------------------------------------------------------------------------------------
-
-class Bucket : public Step {
- public:
-  Bucket(const Config& config, const StepContext& context)
-      : names_(config.string_list("bucket")),
-        where_(context.where),
-        count_(config.integer_in("count", 2, 1000, 10)),
-        by_quantiles_(config.string("by", "quantiles") == "quantiles") {
-    if (const Json* edges = config.raw("edges"); edges != nullptr && edges->is_array())
-      for (const Json& each : edges->as_array()) given_.push_back(each.as_number());
-    if (!std::is_sorted(given_.begin(), given_.end(), std::less_equal<>())) config.fail("edges", "must ascend");
-  }
-  bool is_fitted() const override { return fitted_ || !given_.empty(); }
-
-  void fit(const Frame& frame) override {
-    for (const size_t c : columns_of(frame, names_, where_, is_numeric)) {
-      std::vector<double> values;
-      for (int64_t r = 0; r < frame.rows; ++r)
-        if (const double x = frame.columns[c].number(r); std::isfinite(x)) values.push_back(x);
-      std::sort(values.begin(), values.end());
-      std::vector<double> chosen;
-      for (const int64_t place : places(static_cast<int64_t>(values.size()))) chosen.push_back(values[static_cast<size_t>(place)]);
-      set_edges(frame.schema.columns[c].name, chosen);
-    }
-    fitted_ = true;
-  }
-  bool fit_stored(const ChunkStore& table, const TableRoom& room) override {
-    for (const size_t c : columns_of(empty_frame(table.schema()), names_, where_, is_numeric))
-      set_edges(table.schema().columns[c].name, sorted_values_at(table, c, room, [this](int64_t count) { return places(count); }));
-    return fitted_ = true;
-  }
-  Json state() const override {
-    if (!fitted_) return {};
-    Json json = Json::object();
-    for (const auto& [name, edges] : found_) {
-      Json list = Json::array();
-      for (const double edge : edges) list.push(edge);
-      json.set(name, std::move(list));
-    }
-    return json;
-  }
-  void set_state(const Config& state) override {
-    for (const auto& [name, list] : state.json().as_object()) {
-      auto& edges = found_[name];
-      if (list.is_array())
-        for (const Json& each : list.as_array())
-          if (each.is_number()) edges.push_back(each.as_number());
-    }
-    fitted_ = true;
-  }
-
-  void apply(Frame& frame) const override {
-    for (const size_t c : columns_of(frame, names_, where_, is_numeric)) {
-      const std::string name = frame.schema.columns[c].name;
-      const auto found = found_.find(name);
-      const std::vector<double>& edges = given_.empty() && found != found_.end() ? found->second : given_;
-      Column out(Type::category);
-      for (int64_t r = 0; r < frame.rows; ++r) {
-        const double x = frame.columns[c].number(r);
-        if (std::isnan(x)) out.add_missing();
-        else out.add_whole(std::upper_bound(edges.begin(), edges.end(), x) - edges.begin());
-      }
-      ColumnSpec spec{.name = name, .type = Type::category};
-      for (size_t i = 0; i <= edges.size(); ++i)
-        spec.categories.push_back(i == 0 ? (edges.empty() ? "all" : "< " + text(edges[0])) : ">= " + text(edges[i - 1]));
-      frame.columns[c] = std::move(out);
-      frame.schema.columns[c] = std::move(spec);
-    }
-  }
-
- private:
-  // The places among the sorted values that edges come from: the quantiles, or the least and the greatest.
-  std::vector<int64_t> places(int64_t count) const {
-    std::vector<int64_t> list;
-    if (count == 0) return list;
-    if (!by_quantiles_) return {0, count - 1};
-    for (int64_t i = 1; i < count_; ++i)
-      list.push_back(static_cast<int64_t>(static_cast<double>(i) / static_cast<double>(count_) * static_cast<double>(count)));
-    return list;
-  }
-  void set_edges(const std::string& name, const std::vector<double>& values) {
-    auto& edges = found_[name];
-    for (int64_t i = 1; i < count_ && !values.empty(); ++i) {
-      const double edge = by_quantiles_
-                              ? values[static_cast<size_t>(i - 1)]
-                              : values.front() + static_cast<double>(i) / static_cast<double>(count_) * (values.back() - values.front());
-      if (edges.empty() || edge > edges.back()) edges.push_back(edge);
-    }
-  }
-
-  static std::string text(double x) {
-    char digits[32];
-    return std::string(digits, std::to_chars(digits, digits + sizeof digits, x).ptr);
-  }
-
-  std::vector<std::string> names_;
-  std::string where_;
-  int64_t count_;
-  bool by_quantiles_, fitted_ = false;
-  std::vector<double> given_;
-  std::map<std::string, std::vector<double>> found_;
-};
-
-std::unique_ptr<Step> open_bucket(const Config& config, const StepContext& context) { return std::make_unique<Bucket>(config, context); }
-
 #define CATEGORIES \
   { "categories", "list of names", "those of the schema or of the training data", "what values there are" }
 #define OTHER                                                                                              \
   {                                                                                                        \
     "other", "name", "missing", "what becomes of a value that is none of them", {}, { "missing", "error" } \
   }
-constexpr Option kMap[] = {{"map", "list of names", nullptr, "columns of texts"},
-                           {"values", "{name: text, ...}", "{}", "old texts to new ones"},
-                           {"other", "string", "as it is", "what all other texts become"},
-                           {"keep", "list of names", "[]", "texts that 'other' leaves alone"}};
 constexpr Option kCategory[] = {{"category", "list of names", nullptr, "columns of texts or integers"}, CATEGORIES, OTHER};
 constexpr Option kIndex[] = {
     {"index", "list of names", nullptr, "the columns, which become the numbers of their categories"}, CATEGORIES, OTHER};
@@ -520,30 +325,16 @@ constexpr Option kOneHot[] = {{"one_hot", "list of names", nullptr, "the columns
 constexpr Option kNamed[] = {{"named", "list of names", nullptr, "columns of integers, which number the categories"},
                              {"categories", "list of names", nullptr, "the names of 0, 1, ..."}};
 constexpr Option kPivot[] = {{"pivot", "name", nullptr, "the category"}, {"value", "name", nullptr, "the column of numbers"}};
-constexpr Option kList[] = {
-    {"list", "name", nullptr, "a column of texts such as \"a,b,c\""},
-    {"words", "list of names", nullptr, "what may stand in it"},
-    {"by", "string", ",", "what stands between two words; empty: each byte is one"},
-    {"as", "name", "flags", "a boolean for each word, a list of counts, or a list of numbers", {}, {"flags", "counts", "indices"}},
-    {"new", "name", "the column's", "the name of the result"},
-    {"unknown", "name", "ignore", "what becomes of other words", {}, {"ignore", "error"}}};
-constexpr Option kBucket[] = {{"bucket", "list of names", nullptr, "columns of numbers"},
-                              {"edges", "list of numbers", "measured", "where buckets begin, ascending"},
-                              {"count", "integer", "10", "of the buckets that are measured", {2, 1000}},
-                              {"by", "name", "quantiles", "equally many rows in each, or equal widths", {}, {"quantiles", "width"}}};
 #undef CATEGORIES
 #undef OTHER
 
 }  // namespace
 
-extern const StepDef step_map, step_category, step_index, step_one_hot, step_named, step_pivot, step_list, step_bucket;
-const StepDef step_map{"map", "replaces whole texts", {.options = kMap}, open_map};
+extern const StepDef step_category, step_index, step_one_hot, step_named, step_pivot;
 const StepDef step_category{"category", "makes texts or integers categories", {.options = kCategory}, open_category};
 const StepDef step_index{"index", "makes categories their numbers", {.options = kIndex}, open_index};
 const StepDef step_one_hot{"one_hot", "makes each category a column of 0 and 1", {.options = kOneHot}, open_one_hot};
 const StepDef step_named{"named", "makes integers the categories that they number", {.options = kNamed}, open_named};
 const StepDef step_pivot{"pivot", "spreads a column over columns by a category", {.options = kPivot}, open_pivot};
-const StepDef step_list{"list", "reads a list in a text", {.options = kList}, open_list};
-const StepDef step_bucket{"bucket", "makes numbers categories by ranges", {.options = kBucket}, open_bucket};
 
 }  // namespace perigee::tables
