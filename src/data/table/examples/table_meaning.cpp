@@ -1,4 +1,4 @@
-// What the columns of a table mean to the source "csv": numbers, years of dates, classes; and warnings about what looks otherwise.
+// The meaning of columns for the source "csv": numbers, years of dates, classes; and warnings about what looks otherwise.
 #include <algorithm>
 #include <cmath>
 #include <map>

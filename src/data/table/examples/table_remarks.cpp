@@ -1,4 +1,4 @@
-// What a table had that is no example: values that are no known categories, rows that were left out.
+// Remarks on a table: values that are no known categories, rows that were left out.
 
 #include "src/core/json.h"
 #include "src/data/table/examples/table_source.h"

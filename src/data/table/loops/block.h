@@ -1,4 +1,4 @@
-// What loops over columns share: how many rows are worked on at once, and eight bytes of a text as a number.
+// Shared by loops over columns: how many rows are worked on at once, and eight bytes of a text as a number.
 #pragma once
 
 #include <cstddef>

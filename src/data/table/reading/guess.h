@@ -1,4 +1,4 @@
-// What a table seems to be: the types of columns, what separates its fields, and names where it has none.
+// Guesses about a table: the types of columns, the delimiter of fields, and names where it has none.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ inline constexpr size_t kRowsLooked = 10'000;  // of a table are looked at
 bool reads_as(Type type, std::string_view text);
 // The narrowest type that all the values have.
 Type narrowest(const std::vector<std::string_view>& values, const Dialect& dialect);
-// What becomes of a type that `text` does not fit.
+// The type that takes the place of one that `text` does not fit.
 Type wider(Type type, std::string_view text);
 
 char found_delimiter(std::string_view text, const Dialect& dialect, const std::string& path);

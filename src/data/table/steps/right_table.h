@@ -29,7 +29,7 @@ class RightTable {
 
   const Frame& frame() const { return right_; }
   Frame take() { return std::move(right_); }
-  // Of the file. Error(data) at the step for a name that is none of its columns.
+  // Those of such a table. Error(data) at the step for a name that is none of its columns.
   std::vector<size_t> keys_of(const TableSchema& schema) const;
   const std::vector<size_t>& keys() const { return keys_; }
   std::string path() const;
