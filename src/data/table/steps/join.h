@@ -14,7 +14,7 @@ class Join : public Step {
  public:
   Join(const Config& config, const StepContext& context);
 
-  bool is_fitted() const override { return right_.is_read() || right_.is_large(); }
+  bool is_fitted() const override { return right_.is_read(); }
   bool fits_alone() const override { return true; }
   void fit(const Frame&) override;
   bool only_spilled() const override { return right_.is_large(); }
