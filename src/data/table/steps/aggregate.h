@@ -27,11 +27,12 @@ enum class Aggregate {
   first,
   last,
   append,
-  prepend
+  prepend,
+  midpoint
 };
 inline constexpr const char* kAggregates[] = {
-    "min",   "max",  "range",    "sum",   "product", "mean",   "median", "stdev", "variance", "population_stdev", "population_variance",
-    "count", "rows", "distinct", "first", "last",    "append", "prepend"};
+    "min",   "max",  "range",    "sum",   "product", "mean",   "median",  "stdev",   "variance", "population_stdev", "population_variance",
+    "count", "rows", "distinct", "first", "last",    "append", "prepend", "midpoint"};
 
 const char* aggregate_text(Aggregate op);
 Type aggregate_type(Aggregate op, Type of);
@@ -54,6 +55,7 @@ class GroupAggregate {
   struct State;
   void take_chosen(const Column& column, const std::vector<int64_t>& groups, size_t count);
   void take_counted(const Column& column, const std::vector<int64_t>& groups, size_t count);
+  void take_places(const Column& column, const std::vector<int64_t>& groups, size_t count);
   void take_texts(const Column& column, const std::vector<int64_t>& groups, size_t count);
   Aggregate op_;
   ColumnSpec spec_;

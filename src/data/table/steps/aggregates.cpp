@@ -10,6 +10,7 @@
 #include "src/core/error.h"
 #include "src/data/table/loops/groups.h"
 #include "src/data/table/steps.h"
+#include "src/data/table/steps/places.h"
 
 namespace perigee::tables {
 namespace {
@@ -27,7 +28,7 @@ const char* aggregate_text(Aggregate op) { return kAggregates[static_cast<size_t
 
 Type aggregate_type(Aggregate op, Type of) {
   if (op == Aggregate::count || op == Aggregate::rows || op == Aggregate::distinct) return Type::integer;
-  if (group_of_texts(op)) return Type::text;
+  if (group_of_texts(op) || op == Aggregate::midpoint) return Type::text;
   if (op == Aggregate::first || op == Aggregate::last) return of;
   if (op == Aggregate::min || op == Aggregate::max) return of == Type::boolean ? Type::integer : of;
   if ((op == Aggregate::sum || op == Aggregate::product || op == Aggregate::range) &&
@@ -140,6 +141,7 @@ struct GroupAggregate::State {
   // The chosen value of each group so far.
   Column kept;
   std::vector<std::string> texts;
+  std::vector<PlaceMean> places;
   std::vector<int64_t> seen;
   std::unordered_set<uint64_t> known;  // hashes of 64 bits: of group and value
   GroupMoments moments;
@@ -151,12 +153,14 @@ struct GroupAggregate::State {
 GroupAggregate::GroupAggregate(Aggregate op, ColumnSpec spec, const Column& column, const std::string& where)
     : op_(op), spec_(std::move(spec)), where_(where), state_(std::make_unique<State>(op, column)) {
   const bool numbers = is_numeric(column.type) || (column.type == Type::time && op != Aggregate::product);
-  const bool any = keeps_type(op) || group_of_texts(op) || group_counted(op);
-  if (!numbers && (!any || ((op == Aggregate::min || op == Aggregate::max) && column.type == Type::list)))
+  const bool places = op == Aggregate::midpoint;
+  const bool any =
+      keeps_type(op) || group_of_texts(op) || group_counted(op) || (places && (column.type == Type::text || column.type == Type::category));
+  if ((!numbers || places) && (!any || ((op == Aggregate::min || op == Aggregate::max) && column.type == Type::list)))
     throw Error(ErrorKind::data, {.where = where,
                                   .what = std::string("the column '") + spec_.name + "' has no " + aggregate_text(op),
                                   .got = type_text(column.type),
-                                  .expected = "a number"});
+                                  .expected = places ? "texts of latitude and longitude" : "a number"});
 }
 GroupAggregate::~GroupAggregate() = default;
 GroupAggregate::GroupAggregate(GroupAggregate&&) noexcept = default;
@@ -196,11 +200,25 @@ void GroupAggregate::take_texts(const Column& column, const std::vector<int64_t>
   }
 }
 
+void GroupAggregate::take_places(const Column& column, const std::vector<int64_t>& groups, size_t count) {
+  state_->places.resize(std::max(state_->places.size(), count));
+  for (int64_t r = 0; r < column.size(); ++r) {
+    if (column.is_missing(r)) continue;
+    if (const std::string text = cell_text(column, spec_, r);
+        !state_->places[static_cast<size_t>(groups[static_cast<size_t>(r)])].add(text))
+      throw Error(ErrorKind::data, {.where = where_,
+                                    .what = "the column '" + spec_.name + "' has a text that is no place",
+                                    .got = "'" + text.substr(0, 40) + "'",
+                                    .expected = "latitude and longitude in degrees, such as 48.1,11.6"});
+  }
+}
+
 void GroupAggregate::take(const Column& column, const std::vector<int64_t>& groups, int64_t count) {
   const auto size = static_cast<size_t>(count);
   if (keeps_type(op_)) return take_chosen(column, groups, size);
   if (group_of_texts(op_)) return take_texts(column, groups, size);
   if (group_counted(op_)) return take_counted(column, groups, size);
+  if (op_ == Aggregate::midpoint) return take_places(column, groups, size);
   State& s = *state_;
   if (group_of_moments(op_) && s.pass == 0) return add_sums(column, groups, size, s.moments);
   if (group_of_moments(op_) && s.pass == 1) return add_distances(column, groups, s.moments, s.rest);
@@ -252,6 +270,13 @@ Column GroupAggregate::result(int64_t count) {
     for (const std::string& text : s.texts) out.add_text(text);
     return out;
   }
+  if (op_ == Aggregate::midpoint) {
+    s.places.resize(size);
+    for (const PlaceMean& place : s.places)
+      if (const std::string text = place.result(); text.empty()) out.add_missing();
+      else out.add_text(text);
+    return out;
+  }
   if (group_counted(op_)) {
     s.seen.resize(size);
     out.whole = std::move(s.seen);
@@ -269,7 +294,8 @@ Column GroupAggregate::result(int64_t count) {
 uint64_t GroupAggregate::bytes() const {
   const State& s = *state_;
   const uint64_t groups = s.seen.size() + 3 * s.moments.count.size() + s.numbers.size() * 4 + static_cast<uint64_t>(s.kept.size());
-  return 8 * (groups + 8 * s.known.size() + s.numbers.kept()) + s.kept.bytes.size() + 8 * s.kept.items.size() + 40 * s.texts.size();
+  return 8 * (groups + 8 * s.known.size() + s.numbers.kept()) + s.kept.bytes.size() + 8 * s.kept.items.size() + 40 * s.texts.size() +
+         sizeof(PlaceMean) * s.places.size();
 }
 
 Column aggregate(Aggregate op, const Column& column, const ColumnSpec& spec, const std::vector<int64_t>& groups, int64_t count,

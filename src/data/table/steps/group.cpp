@@ -189,6 +189,7 @@ constexpr Option kGroup[] = {{"group", "list of names", nullptr, "the keys; none
                              {"last", "list of names", "[]", ""},
                              {"append", "list of names", "[]", "the texts in a row"},
                              {"prepend", "list of names", "[]", "the same from the last to the first"},
+                             {"midpoint", "list of names", "[]", "the middle of places, texts of latitude and longitude: 48.1,11.6"},
                              {"other", "name", "left out", "the aggregate of all columns that are not named"}};
 
 }  // namespace
