@@ -50,6 +50,25 @@ CASES = {
     "impute": [{"impute": ["x"], "by": "median"}, {"impute": ["text"], "by": "mode"}],
     "category": [{"category": ["color"]}, {"one_hot": ["color"]}, {"index": ["text"]}],
     "bucket": [{"bucket": ["x"], "count": 7}, {"bucket": ["id"], "count": 5, "by": "width"}],
+    "lags": [{"lags": ["x", "color"], "by": [1, 3, -2]}],
+    "lags, trimmed": [{"lags": ["id", "text"], "by": [2, -1], "edge": "trim"}],
+    "lags from far": [{"lags": ["id"], "by": [9000, -5000]}, {"lags": ["x"], "by": 30000}],
+    "lags of more rows than there are": [{"lags": ["id"], "by": [30000], "edge": "trim"}],
+    "moving": [{"moving": "x", "rows": 7}, {"moving": "id", "rows": 400, "op": "sum", "edge": "missing"}, {"moving": "color", "rows": 2, "op": "last"}],
+    "moving medians": [{"head": 9000}, {"moving": "x", "rows": 5, "op": "median"}],
+    "offset": [{"offset": ["x", "text"], "by": -3, "new": True, "value": "7"}, {"offset": ["id"], "by": 2, "edge": "trim"}],
+    "difference": [{"difference": "id", "lag": 3}, {"difference": "when", "new": "later", "first": 0}],
+    "by time": [{"by_time": "when", "parts": [0.5, 0.2, 0.3], "part": 1, "before": 20}],
+    "by time, the first": [{"by_time": "id", "parts": [0.25], "part": 0}],
+    "by time, the last": [{"by_time": "when", "parts": [0.9, 0.1], "part": 1, "before": 5000}],
+    "by time, of no rows": [{"filter": "id >= 0"}, {"by_time": "when", "parts": [0.99999, 0.00001], "part": 1}],
+    "align": [{"align": "times.csv", "by": "when", "on": ["key"]}],
+    "align, next": [{"align": "times.csv", "by": "when", "on": ["color"], "match": "next", "within": "2 hours"}],
+    "align, nearest": [{"align": "times.csv", "by": "when", "on": ["color", "key"], "match": "nearest"}],
+    "align, no keys": [{"align": "times.csv", "by": "when", "match": "nearest"}],
+    "align, no keys, next": [{"align": "times.csv", "by": "when", "right_by": "then", "match": "next"}],
+    "align, no keys, previous": [{"category": "color"}, {"align": "times.csv", "by": "when", "right_by": "then"}],
+    "midpoint": [{"derive": {"at": "concat(',', x % 90, id % 180)"}}, {"filter": "not is_missing(x) and not is_infinite(x)"}, {"group": ["color"], "midpoint": ["at"]}],
     "several": [{"filter": "x > 0"}, {"sort": ["text"]}, {"derive": {"z": "x * 2 + id"}}, {"group": ["text"], "sum": ["z"], "first": ["id"]}, {"sort": ["sum(z)"]},
                 {"rank": ["first(id)"]}],
 }
@@ -78,6 +97,11 @@ def test_the_same_bytes():
         file.write("key,y,color,note\n")
         draw = random.Random(6)
         file.writelines(f"{'' if i % 99 == 0 else draw.randrange(2000)},{draw.random()},{draw.choice(['red', 'blue', 'pink'])},w{i}\n" for i in range(8000))
+    with open("times.csv", "w") as file:
+        file.write("when,then,key,color,y,note\n")
+        draw = random.Random(7)
+        moment = lambda: "" if draw.random() < .01 else f"2020-01-{draw.randrange(1, 29):02d} {draw.randrange(24):02d}:{draw.choice([0, 0, 20, 40]):02d}:00"
+        file.writelines(f"{moment()},{moment()},{draw.randrange(1500)},{draw.choice(['red', 'blue', 'pink'])},{draw.random()},w{i}\n" for i in range(9000))
     pathlib.Path("small.csv").write_text("color,z\nblue,1\npink,2\nred,3\n")
     for name, steps in CASES.items():
         results = {}

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "src/core/error.h"
+#include "src/data/table/loops/conditions.h"
 #include "src/data/table/loops/gather.h"
 #include "src/data/table/loops/groups.h"
 #include "src/data/table/loops/texts.h"
@@ -173,6 +174,20 @@ std::vector<int64_t> group_rows(const Frame& frame, const std::vector<size_t>& c
     }
   }
   return groups;
+}
+
+void keep_rows(Frame& frame, const std::vector<uint8_t>& stays) {
+  std::vector<int64_t> rows, sequences;
+  const std::vector<int64_t> bounds = frame.bounds();
+  const bool has_sequences = !frame.sequences.empty();
+  for (size_t s = 0; s + 1 < bounds.size(); ++s) {
+    const size_t before = rows.size();
+    rows_that_stay(stays, bounds[s], bounds[s + 1], rows);
+    if (has_sequences && sequences.empty()) sequences.push_back(0);
+    if (has_sequences && rows.size() > before) sequences.push_back(static_cast<int64_t>(rows.size()));
+  }
+  frame.take(rows);
+  frame.sequences = std::move(sequences);
 }
 
 int compare_cells(const Column& left, int64_t a, const Column& right, int64_t b) {

@@ -111,6 +111,8 @@ std::vector<int64_t> group_rows(const Frame& frame, const std::vector<size_t>& c
 // Rows sorted by the columns, stable; missing values last.
 std::vector<int64_t> sorted_rows(const Frame& frame, const std::vector<size_t>& columns, const std::vector<bool>& descending,
                                  std::vector<int64_t> rows);
+// Rows that stay (not 0), in sequences a shorter sequence each; one that has none goes.
+void keep_rows(Frame& frame, const std::vector<uint8_t>& stays);
 // Less than 0: the left cell comes first. 2 and -2: since the other one is missing or no number, which come last in either direction.
 int compare_cells(const Column& left, int64_t a, const Column& right, int64_t b);
 uint64_t cell_hash(const Column& column, const ColumnSpec& spec, int64_t row);

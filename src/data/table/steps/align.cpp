@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "src/data/table/reading/table_file.h"
 #include "src/data/table/time_text.h"
 
 namespace perigee::tables {
@@ -18,13 +17,22 @@ Align::Align(const Config& config, const StepContext& context)
 
 void Align::fit(const Frame&) {
   right_.read();
-  if (right_.is_large()) right_.set(read_table(right_.path()));
-  sort_by_time();
+  if (right_.is_read()) sort_by_time();
 }
 
 void Align::set_state(const Config& state) {
   right_.set_state(state);
   sort_by_time();
+}
+
+void Align::set_right(Frame right) {
+  right_.set(std::move(right));
+  by_time_.clear();
+  sort_by_time();
+}
+
+std::unique_ptr<FrameSink> Align::spilled(const TableRoom& room, const UseFrame& next) const {
+  return right_.is_large() ? spilled_align(room, *this, next) : nullptr;
 }
 
 void Align::apply(Frame& frame) const {
@@ -38,12 +46,12 @@ void Align::apply(Frame& frame) const {
   add_right_columns(frame, right_.frame(), left_out, rows);
 }
 
-const Column& Align::time_column(const Frame& frame, const std::string& name) const {
-  return frame.columns[columns_of(frame, {name}, where_, [](Type t) { return t == Type::time || t == Type::integer; }).at(0)];
+size_t Align::time_column(const Frame& frame, const std::string& name) const {
+  return columns_of(frame, {name}, where_, [](Type t) { return t == Type::time || t == Type::integer; }).at(0);
 }
 
 void Align::sort_by_time() {
-  const Column& time = time_column(right_.frame(), right_time_);
+  const Column& time = right_.frame().columns[right_time(right_.frame())];
   for (int64_t r = 0; r < right_.frame().rows; ++r)
     if (!time.is_missing(r)) by_time_[key_hash(right_.frame(), right_.keys(), r)].push_back(r);
   for (auto& [key, rows] : by_time_)
@@ -54,7 +62,7 @@ void Align::sort_by_time() {
 // The row of the right table with the same keys that is nearest in time as `match_` says; of equal times the last one that is not later, the
 // first one that is; -1: there is none.
 int64_t Align::nearest(const Frame& frame, const std::vector<size_t>& left, int64_t row) const {
-  const Column &mine = time_column(frame, time_), &theirs = time_column(right_.frame(), right_time_);
+  const Column &mine = frame.columns[left_time(frame)], &theirs = right_.frame().columns[right_time(right_.frame())];
   const auto found = by_time_.find(key_hash(frame, left, row));
   if (found == by_time_.end() || mine.is_missing(row)) return -1;
   const std::vector<int64_t>& rows = found->second;

@@ -1,13 +1,10 @@
-// Steps on rows: filter, remove, by_time, sort, rank, distinct, head, sample.
+// Steps on rows: filter, remove, sort, rank, distinct, head, sample.
 #include <algorithm>
-#include <cmath>
 #include <numeric>
-#include <optional>
 
 #include "kernels/philox.h"
 #include "src/core/error.h"
 #include "src/data/table/expression/expression.h"
-#include "src/data/table/loops/conditions.h"
 #include "src/data/table/spill/spilled_rows.h"
 #include "src/data/table/steps.h"
 
@@ -20,21 +17,6 @@ std::vector<int64_t> all_rows(const Frame& frame) {
   return rows;
 }
 
-// Rows that stay, in sequences a shorter sequence each; one that has none goes.
-void keep(Frame& frame, const std::vector<uint8_t>& stays) {
-  std::vector<int64_t> rows, sequences;
-  const std::vector<int64_t> bounds = frame.bounds();
-  const bool has_sequences = !frame.sequences.empty();
-  for (size_t s = 0; s + 1 < bounds.size(); ++s) {
-    const size_t before = rows.size();
-    rows_that_stay(stays, bounds[s], bounds[s + 1], rows);
-    if (has_sequences && sequences.empty()) sequences.push_back(0);
-    if (has_sequences && rows.size() > before) sequences.push_back(static_cast<int64_t>(rows.size()));
-  }
-  frame.take(rows);
-  frame.sequences = std::move(sequences);
-}
-
 std::unique_ptr<Step> filter(const Config& config, const StepContext& context, const char* key, bool stays) {
   auto condition = std::make_shared<Expression>(config.string(key), context.where);
   return step_of(
@@ -42,72 +24,12 @@ std::unique_ptr<Step> filter(const Config& config, const StepContext& context, c
         std::vector<uint8_t> holds = condition->holds(frame);
         if (!stays)
           for (uint8_t& each : holds) each = !each;
-        keep(frame, holds);
+        keep_rows(frame, holds);
       },
       true);
 }
 std::unique_ptr<Step> open_filter(const Config& config, const StepContext& context) { return filter(config, context, "filter", true); }
 std::unique_ptr<Step> open_remove(const Config& config, const StepContext& context) { return filter(config, context, "remove", false); }
-
-// The part of a table that lies between two times, which are chosen so that the parts have their shares of the rows; rows of one time are in one
-// part. With the last `before` rows of earlier times, in each sequence: what the first windows of the part look back at.
-class ByTime : public Step {
- public:
-  ByTime(const Config& config, const StepContext& context)
-      : name_(config.string("by_time")), where_(context.where), before_(config.integer_in("before", 0, 1 << 20, 0)) {
-    const Json* parts = config.raw("parts");
-    double sum = 0;
-    if (parts == nullptr || !parts->is_array() || parts->as_array().empty()) config.fail("parts", "must list the shares", "", "[0.8, 0.2]");
-    for (const Json& share : parts->as_array()) {
-      if (!share.is_number() || !(share.as_number() > 0 && share.as_number() <= 1))
-        config.fail("parts", "has a share that is none", share.dump(), "a number above 0 and at most 1");
-      ends_.push_back(sum += share.as_number());
-    }
-    if (sum > 1 + 1e-9) config.fail("parts", "has shares that are more than the whole", Json(sum).dump(), "a sum of at most 1");
-    part_ = static_cast<size_t>(config.integer_in("part", 0, static_cast<int64_t>(parts->as_array().size()) - 1));
-  }
-  bool by_rows() const override { return false; }
-
-  void apply(Frame& frame) const override {
-    const Column& time =
-        frame.columns[columns_of(frame, {name_}, where_, [](Type t) { return t == Type::time || t == Type::integer; }).at(0)];
-    std::vector<int64_t> sorted;
-    for (int64_t r = 0; r < frame.rows; ++r)
-      if (!time.is_missing(r)) sorted.push_back(time.whole[static_cast<size_t>(r)]);
-    std::sort(sorted.begin(), sorted.end());
-    // The time at which a part ends; there is none where it has the last rows.
-    const auto end_of = [&](size_t part) -> std::optional<int64_t> {
-      const auto row = static_cast<size_t>(std::llround(ends_[part] * static_cast<double>(sorted.size())));
-      return row < sorted.size() ? std::optional(sorted[row]) : std::nullopt;
-    };
-    const std::optional<int64_t> end = end_of(part_), least = part_ == 0 ? std::nullopt : end_of(part_ - 1);
-    if (part_ > 0 && !least) return keep(frame, std::vector<uint8_t>(static_cast<size_t>(frame.rows)));
-    std::vector<uint8_t> stays(static_cast<size_t>(frame.rows));
-    const std::vector<int64_t> bounds = frame.bounds();
-    for (size_t s = 0; s + 1 < bounds.size(); ++s) {
-      std::vector<std::pair<int64_t, int64_t>> earlier;
-      bool any = false;
-      for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
-        if (time.is_missing(r)) continue;
-        const int64_t t = time.whole[static_cast<size_t>(r)];
-        if (least && t < *least) earlier.emplace_back(t, r);
-        else if (!end || t < *end) stays[static_cast<size_t>(r)] = 1, any = true;
-      }
-      std::sort(earlier.begin(), earlier.end());
-      for (size_t i = earlier.size() - std::min(earlier.size(), static_cast<size_t>(before_)); any && i < earlier.size(); ++i)
-        stays[static_cast<size_t>(earlier[i].second)] = 1;
-    }
-    keep(frame, stays);
-  }
-
- private:
-  std::string name_, where_;
-  int64_t before_;
-  std::vector<double> ends_ = {};  // of the parts, as shares of all rows
-  size_t part_ = 0;
-};
-
-std::unique_ptr<Step> open_by_time(const Config& config, const StepContext& context) { return std::make_unique<ByTime>(config, context); }
 
 std::vector<bool> directions(const Config& config) {
   const Json* value = config.raw("descending");
@@ -239,11 +161,6 @@ std::unique_ptr<Step> open_sample(const Config& config, const StepContext&) {
 
 constexpr Option kFilter[] = {{"filter", "string", nullptr, "the condition of the rows that stay"}};
 constexpr Option kRemove[] = {{"remove", "string", nullptr, "the condition of the rows that go"}};
-constexpr Option kByTime[] = {
-    {"by_time", "name", nullptr, "a column of times, or of integers"},
-    {"parts", "list of numbers", nullptr, "shares of the rows, the earliest first: {0.8, 0.2}"},
-    {"part", "integer", nullptr, "which stays, from 0", {0}},
-    {"before", "integer", "0", "earlier rows that stay too, for the first windows to look back at", {0, 1 << 20}}};
 constexpr Option kSort[] = {{"sort", "list of names", nullptr, "the columns, the most important first"},
                             {"descending", "any", "false", "true, or a list of true and false"}};
 constexpr Option kRank[] = {{"rank", "list of names", nullptr, "the columns to sort by"},
@@ -257,11 +174,9 @@ constexpr Option kSample[] = {{"sample", "number", nullptr, "below 1 a share of 
 
 }  // namespace
 
-extern const StepDef step_filter, step_remove, step_by_time, step_sort, step_rank, step_distinct, step_head, step_sample;
+extern const StepDef step_filter, step_remove, step_sort, step_rank, step_distinct, step_head, step_sample;
 const StepDef step_filter{"filter", "keeps rows that meet a condition", {.options = kFilter}, open_filter, Rows::chooses};
 const StepDef step_remove{"remove", "leaves out rows that meet a condition", {.options = kRemove}, open_remove, Rows::chooses};
-const StepDef step_by_time{
-    "by_time", "keeps a part of the rows by their times: for training, or for the test", {.options = kByTime}, open_by_time, Rows::chooses};
 const StepDef step_sort{
     "sort", "sorts rows, within sequences where there are some; missing values come last", {.options = kSort}, open_sort, Rows::chooses};
 const StepDef step_rank{"rank", "numbers rows by their order", {.options = kRank}, open_rank, Rows::remakes};

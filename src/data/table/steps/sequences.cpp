@@ -8,6 +8,7 @@
 #include "src/core/error.h"
 #include "src/data/table/loops/large.h"
 #include "src/data/table/loops/measures.h"
+#include "src/data/table/spill/neighbours.h"
 #include "src/data/table/spill/spilled_rows.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/steps/aggregate.h"
@@ -158,9 +159,10 @@ void add_edge(Column& out, const ColumnSpec& spec, const std::optional<std::stri
 }
 
 std::unique_ptr<Step> open_offset(const Config& config, const StepContext& context) {
-  return step_by_sequences([names = config.string_list("offset"), by = config.integer_in("by", -(int64_t{1} << 40), int64_t{1} << 40),
-                            make_new = config.boolean("new", false), trim = config.string("edge", "missing") == "trim",
-                            value = edge_value(config, "value"), where = context.where](Frame& frame) {
+  const int64_t by = config.integer_in("by", -(int64_t{1} << 40), int64_t{1} << 40);
+  const bool trim = config.string("edge", "missing") == "trim";
+  const auto move = [names = config.string_list("offset"), by, make_new = config.boolean("new", false),
+                     value = trim ? std::nullopt : edge_value(config, "value"), where = context.where](Frame& frame) {
     const std::vector<int64_t> bounds = frame.bounds();
     for (const std::string& name : names) {
       const size_t c = frame.schema.at(name, where);
@@ -169,26 +171,35 @@ std::unique_ptr<Step> open_offset(const Config& config, const StepContext& conte
       for (size_t s = 0; s + 1 < bounds.size(); ++s)
         for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r)
           if (r - by >= bounds[s] && r - by < bounds[s + 1]) out.add_from(frame.columns[c], r - by);
-          else add_edge(out, spec, trim ? std::nullopt : value, where);
+          else add_edge(out, spec, value, where);
       if (make_new) spec.name = "offset(" + std::to_string(by) + "," + name + ")";
       frame.add(std::move(spec), std::move(out), static_cast<int64_t>(c) + 1);
     }
-    if (!trim) return;
-    Picked picked;
-    const bool had = !frame.sequences.empty();
-    for (size_t s = 0; s + 1 < bounds.size(); ++s) {
-      for (int64_t r = bounds[s] + std::max<int64_t>(by, 0); r < bounds[s + 1] + std::min<int64_t>(by, 0); ++r) picked.rows.push_back(r);
-      picked.end();
-    }
-    picked.into(frame);
-    if (!had) frame.sequences.clear();
-  });
+  };
+  const int64_t first = std::max<int64_t>(by, 0), last = std::max<int64_t>(-by, 0);
+  return step_by_sequences(
+      [move, trim, first, last](Frame& frame) {
+        const std::vector<int64_t> bounds = frame.bounds();
+        const bool had = !frame.sequences.empty();
+        move(frame);
+        if (!trim) return;
+        Picked picked;
+        for (size_t s = 0; s + 1 < bounds.size(); ++s) {
+          for (int64_t r = bounds[s] + first; r < bounds[s + 1] - last; ++r) picked.rows.push_back(r);
+          picked.end();
+        }
+        picked.into(frame);
+        if (!had) frame.sequences.clear();
+      },
+      [move, trim, first, last](const TableRoom&, const UseFrame& next) {
+        return spilled_neighbours({.before = first, .after = last, .trim = trim}, move, next);
+      });
 }
 
 std::unique_ptr<Step> open_difference(const Config& config, const StepContext& context) {
-  return step_by_sequences([name = config.string("difference"), to = config.string("new", ""),
-                            lag = config.integer_in("lag", 1, int64_t{1} << 40, 1), value = edge_value(config, "first"),
-                            where = context.where](Frame& frame) {
+  const int64_t lag = config.integer_in("lag", 1, int64_t{1} << 40, 1);
+  const auto subtract = [name = config.string("difference"), to = config.string("new", ""), lag, value = edge_value(config, "first"),
+                         where = context.where](Frame& frame) {
     const size_t c = columns_of(frame, {name}, where, [](Type t) { return is_numeric(t) || t == Type::time; }).at(0);
     const Column& column = frame.columns[c];
     ColumnSpec spec{.name = to.empty() ? name : to, .type = column.type == Type::real ? Type::real : Type::integer};
@@ -206,7 +217,9 @@ std::unique_ptr<Step> open_difference(const Config& config, const StepContext& c
       }
     frame.columns[c] = std::move(out);
     frame.schema.columns[c] = std::move(spec);
-  });
+  };
+  return step_by_sequences(
+      subtract, [subtract, lag](const TableRoom&, const UseFrame& next) { return spilled_neighbours({.before = lag}, subtract, next); });
 }
 
 constexpr double kSequencesNaN = std::numeric_limits<double>::quiet_NaN();
@@ -214,53 +227,56 @@ constexpr double kSequencesNaN = std::numeric_limits<double>::quiet_NaN();
 std::unique_ptr<Step> open_moving(const Config& config, const StepContext& context) {
   const std::vector<std::string> known(std::begin(kAggregates), std::end(kAggregates));
   const std::string op = config.choice("op", "mean", known);
-  return step_by_sequences([name = config.string("moving"), window = config.integer_in("rows", 1, 1 << 20),
-                            op = static_cast<Aggregate>(std::find(known.begin(), known.end(), op) - known.begin()),
-                            to = config.string("new", ""), partial = config.string("edge", "partial") == "partial",
-                            where = context.where](Frame& frame) {
-    const size_t c = frame.schema.at(name, where);
-    const Column& column = frame.columns[c];
-    Column out(aggregate_type(op, column.type));
-    const std::vector<int64_t> bounds = frame.bounds();
-    if (op == Aggregate::mean || op == Aggregate::sum) {
-      if (!is_numeric(column.type)) columns_of(frame, {name}, where, is_numeric);
-      out = Column(Type::real);
-      const bool gaps = !column.missing.empty();
-      if (!gaps) resize_large(out.real, static_cast<size_t>(frame.rows));
-      for (size_t s = 0; !gaps && s + 1 < bounds.size(); ++s) {
-        moving_sums(column, bounds[s], bounds[s + 1], window, out.real.data() + bounds[s]);
-        for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
-          const int64_t count = std::min(r - bounds[s] + 1, window);
-          if (!partial && count < window) out.set_missing(r), out.real[static_cast<size_t>(r)] = kSequencesNaN;
-          else if (op == Aggregate::mean) out.real[static_cast<size_t>(r)] /= static_cast<double>(count);
-        }
-      }
-      for (size_t s = 0; gaps && s + 1 < bounds.size(); ++s)
-        for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
-          const int64_t from = std::max(bounds[s], r - window + 1);
-          double sum = 0;
-          int64_t count = 0;
-          for (int64_t i = from; i <= r; ++i)
-            if (!column.is_missing(i)) sum += column.number(i), ++count;
-          if (count == 0 || (!partial && r - bounds[s] + 1 < window)) out.add_missing();
-          else out.add_real(op == Aggregate::mean ? sum / static_cast<double>(count) : sum);
-        }
-    } else {
-      for (size_t s = 0; s + 1 < bounds.size(); ++s)
-        for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
-          if (!partial && r - bounds[s] + 1 < window) {
-            out.add_missing();
-            continue;
+  const int64_t window = config.integer_in("rows", 1, 1 << 20);
+  const auto compute =
+      [name = config.string("moving"), window, op = static_cast<Aggregate>(std::find(known.begin(), known.end(), op) - known.begin()),
+       to = config.string("new", ""), partial = config.string("edge", "partial") == "partial", where = context.where](Frame& frame) {
+        const size_t c = frame.schema.at(name, where);
+        const Column& column = frame.columns[c];
+        Column out(aggregate_type(op, column.type));
+        const std::vector<int64_t> bounds = frame.bounds();
+        if (op == Aggregate::mean || op == Aggregate::sum) {
+          if (!is_numeric(column.type)) columns_of(frame, {name}, where, is_numeric);
+          out = Column(Type::real);
+          const bool gaps = !column.missing.empty();
+          if (!gaps) resize_large(out.real, static_cast<size_t>(frame.rows));
+          for (size_t s = 0; !gaps && s + 1 < bounds.size(); ++s) {
+            moving_sums(column, bounds[s], bounds[s + 1], window, out.real.data() + bounds[s]);
+            for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
+              const int64_t count = std::min(r - bounds[s] + 1, window);
+              if (!partial && count < window) out.set_missing(r), out.real[static_cast<size_t>(r)] = kSequencesNaN;
+              else if (op == Aggregate::mean) out.real[static_cast<size_t>(r)] /= static_cast<double>(count);
+            }
           }
-          std::vector<int64_t> rows;
-          for (int64_t i = std::max(bounds[s], r - window + 1); i <= r; ++i) rows.push_back(i);
-          out.append(aggregate(op, column.rows(rows), frame.schema.columns[c], std::vector<int64_t>(rows.size(), 0), 1, where));
+          for (size_t s = 0; gaps && s + 1 < bounds.size(); ++s)
+            for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
+              const int64_t from = std::max(bounds[s], r - window + 1);
+              double sum = 0;
+              int64_t count = 0;
+              for (int64_t i = from; i <= r; ++i)
+                if (!column.is_missing(i)) sum += column.number(i), ++count;
+              if (count == 0 || (!partial && r - bounds[s] + 1 < window)) out.add_missing();
+              else out.add_real(op == Aggregate::mean ? sum / static_cast<double>(count) : sum);
+            }
+        } else {
+          for (size_t s = 0; s + 1 < bounds.size(); ++s)
+            for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r) {
+              if (!partial && r - bounds[s] + 1 < window) {
+                out.add_missing();
+                continue;
+              }
+              std::vector<int64_t> rows;
+              for (int64_t i = std::max(bounds[s], r - window + 1); i <= r; ++i) rows.push_back(i);
+              out.append(aggregate(op, column.rows(rows), frame.schema.columns[c], std::vector<int64_t>(rows.size(), 0), 1, where));
+            }
         }
-    }
-    ColumnSpec spec{.name = to.empty() ? std::string(aggregate_text(op)) + "(" + std::to_string(window) + "," + name + ")" : to,
-                    .type = out.type};
-    if (spec.type == Type::category) spec.categories = frame.schema.columns[c].categories;
-    frame.add(std::move(spec), std::move(out));
+        ColumnSpec spec{.name = to.empty() ? std::string(aggregate_text(op)) + "(" + std::to_string(window) + "," + name + ")" : to,
+                        .type = out.type};
+        if (spec.type == Type::category) spec.categories = frame.schema.columns[c].categories;
+        frame.add(std::move(spec), std::move(out));
+      };
+  return step_by_sequences(compute, [compute, window](const TableRoom&, const UseFrame& next) {
+    return spilled_neighbours({.before = window - 1}, compute, next);
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include "src/core/error.h"
 #include "src/data/table/columnar/column_values.h"
+#include "src/data/table/spill/neighbours.h"
 #include "src/data/table/steps.h"
 #include "src/data/table/steps/aggregate.h"
 #include "src/data/table/time_text.h"
@@ -166,6 +167,33 @@ std::unique_ptr<Step> open_resample(const Config& config, const StepContext& con
 
 // --- lags ----------------------------------------------------------------------------------------------------------------------
 
+void add_lags(Frame& frame, const std::vector<std::string>& names, const std::vector<int64_t>& by, const std::string& where) {
+  const std::vector<int64_t> bounds = frame.bounds();
+  for (const size_t c : columns_of(frame, names, where))
+    for (const int64_t lag : by) {
+      std::vector<int64_t> from(static_cast<size_t>(frame.rows));
+      for (size_t s = 0; s + 1 < bounds.size(); ++s)
+        for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r)
+          from[static_cast<size_t>(r)] = r - lag >= bounds[s] && r - lag < bounds[s + 1] ? r - lag : -1;
+      ColumnSpec spec = frame.schema.columns[c];
+      spec.name += lag > 0 ? "(t-" + std::to_string(lag) + ")" : "(t+" + std::to_string(-lag) + ")";
+      spec.required = false;
+      frame.add(std::move(spec), frame.columns[c].rows(from));
+    }
+}
+
+// Rows off the begin and the end of each sequence; one that has no more goes.
+void trim_rows(Frame& frame, const std::vector<int64_t>& bounds, int64_t first, int64_t last) {
+  const bool had = !frame.sequences.empty();
+  std::vector<int64_t> rows, sequences = {0};
+  for (size_t s = 0; s + 1 < bounds.size(); ++s) {
+    for (int64_t r = bounds[s] + first; r < bounds[s + 1] - last; ++r) rows.push_back(r);
+    if (static_cast<int64_t>(rows.size()) > sequences.back()) sequences.push_back(static_cast<int64_t>(rows.size()));
+  }
+  frame.take(rows);
+  if (had) frame.sequences = std::move(sequences);
+}
+
 std::unique_ptr<Step> open_lags(const Config& config, const StepContext& context) {
   const Json* one = config.raw("by");
   const std::vector<int64_t> by = one != nullptr && one->is_int() ? std::vector{one->as_int()} : config.integer_list("by");
@@ -173,32 +201,18 @@ std::unique_ptr<Step> open_lags(const Config& config, const StepContext& context
   for (const int64_t each : by)
     if (each == 0 || each < -(1 << 30) || each > 1 << 30)
       config.fail("by", "is out of range", std::to_string(each), "rows before (1 or more) or after (-1 or less)");
+  const int64_t first = std::max<int64_t>(*std::max_element(by.begin(), by.end()), 0),
+                last = std::max<int64_t>(-*std::min_element(by.begin(), by.end()), 0);
+  const bool trim = config.string("edge", "missing") == "trim";
+  const auto add = [names = config.string_list("lags"), by, where = context.where](Frame& frame) { add_lags(frame, names, by, where); };
   return step_by_sequences(
-      [names = config.string_list("lags"), by, trim = config.string("edge", "missing") == "trim", where = context.where](Frame& frame) {
+      [add, trim, first, last](Frame& frame) {
         const std::vector<int64_t> bounds = frame.bounds();
-        for (const size_t c : columns_of(frame, names, where)) {
-          for (const int64_t lag : by) {
-            std::vector<int64_t> from(static_cast<size_t>(frame.rows));
-            for (size_t s = 0; s + 1 < bounds.size(); ++s)
-              for (int64_t r = bounds[s]; r < bounds[s + 1]; ++r)
-                from[static_cast<size_t>(r)] = r - lag >= bounds[s] && r - lag < bounds[s + 1] ? r - lag : -1;
-            ColumnSpec spec = frame.schema.columns[c];
-            spec.name += lag > 0 ? "(t-" + std::to_string(lag) + ")" : "(t+" + std::to_string(-lag) + ")";
-            spec.required = false;
-            frame.add(std::move(spec), frame.columns[c].rows(from));
-          }
-        }
-        if (!trim) return;
-        const int64_t first = std::max<int64_t>(*std::max_element(by.begin(), by.end()), 0),
-                      last = std::max<int64_t>(-*std::min_element(by.begin(), by.end()), 0);
-        const bool had = !frame.sequences.empty();
-        std::vector<int64_t> rows, sequences = {0};
-        for (size_t s = 0; s + 1 < bounds.size(); ++s) {
-          for (int64_t r = bounds[s] + first; r < bounds[s + 1] - last; ++r) rows.push_back(r);
-          if (static_cast<int64_t>(rows.size()) > sequences.back()) sequences.push_back(static_cast<int64_t>(rows.size()));
-        }
-        frame.take(rows);
-        if (had) frame.sequences = std::move(sequences);
+        add(frame);
+        if (trim) trim_rows(frame, bounds, first, last);
+      },
+      [add, trim, first, last](const TableRoom&, const UseFrame& next) {
+        return spilled_neighbours({.before = first, .after = last, .trim = trim}, add, next);
       });
 }
 
