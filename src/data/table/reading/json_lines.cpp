@@ -86,6 +86,89 @@ TableSchema json_lines_schema(std::string_view head, const std::string& path, in
   return schema;
 }
 
+namespace {
+
+// The objects of a block as rows. A column that no key has may be called by a path: c.x is the key x of the object c.
+class JsonRows {
+ public:
+  JsonRows(const TableSchema& schema, const std::string& where, int64_t first_line, OnMisfit on_misfit, CsvBlock& out)
+      : schema_(schema), where_(where), first_line_(first_line), on_misfit_(on_misfit), out_(out) {
+    for (const ColumnSpec& spec : schema.columns) has_paths_ |= spec.name.find('.') != spec.name.npos;
+  }
+
+  void add(std::string_view line, int64_t number) {
+    number_ = number;
+    const Json json = parsed_line(line, at());
+    if (!json.is_object())
+      throw Error(ErrorKind::data,
+                  {.where = at(), .what = "the line has no object", .got = json.type_name(), .expected = R"({"age": 41, "city": "Rome"})"});
+    done_.assign(schema_.columns.size(), 0);
+    add_members(json, "");
+    for (size_t c = 0; c < done_.size(); ++c)
+      if (!done_[c]) out_.frame.columns[c].add_missing();
+    ++out_.frame.rows;
+  }
+
+ private:
+  std::string at() const { return where_ + ":" + std::to_string(first_line_ + number_); }
+
+  void add_members(const Json& object, const std::string& path) {
+    for (const auto& [key, value] : object.as_object()) {
+      const int64_t found = path.empty() ? schema_.find(key) : schema_.find(path + key);
+      if (found >= 0) {
+        add_value(value, static_cast<size_t>(found));
+      } else if (value.is_object() && has_paths_ && has_path(path + key + ".")) {
+        add_members(value, path + key + ".");
+      } else if (path.empty() && out_.first.line < 0) {
+        out_.first = {.line = number_, .column = SIZE_MAX, .text = key};
+      }
+    }
+  }
+
+  bool has_path(const std::string& begin) const {
+    return std::any_of(schema_.columns.begin(), schema_.columns.end(),
+                       [&](const ColumnSpec& spec) { return spec.name.starts_with(begin); });
+  }
+
+  void add_value(const Json& value, size_t c) {
+    Column& column = out_.frame.columns[c];
+    if (value.is_null() || done_[c]) return;
+    if (column.type == Type::list && value.is_array()) {
+      for (const Json& item : value.as_array()) column.items.push_back(item.is_number() ? item.as_number() : 0);
+      column.ends.push_back(column.items.size());
+      if (!column.missing.empty()) column.missing.push_back(0);
+      done_[c] = 1;
+    } else if (const std::string text = json_cell_text(value); add_parsed(schema_.columns[c], text, column)) {
+      done_[c] = 1;
+    } else {
+      misfit(c, text);
+    }
+  }
+
+  void misfit(size_t c, const std::string& text) {
+    if (out_.first.line < 0) out_.first = {.line = number_, .column = c, .text = text.substr(0, 60)};
+    const ColumnSpec& spec = schema_.columns[c];
+    if (on_misfit_ == OnMisfit::stop)
+      throw Error(ErrorKind::data, {.where = at(),
+                                    .what = "the value does not fit the column '" + spec.name + "'",
+                                    .got = "'" + text.substr(0, 40) + "'",
+                                    .expected = std::string(spec.type == Type::integer ? "an " : "a ") + type_text(spec.type)});
+    if (out_.misfits.empty()) out_.misfits.assign(schema_.columns.size(), 0);
+    ++out_.misfits[c];
+    if (out_.misfit_cells.size() < kMostMisfits) out_.misfit_cells.push_back({number_, out_.frame.rows, c, text.substr(0, 60)});
+  }
+
+  const TableSchema& schema_;
+  const std::string& where_;
+  int64_t first_line_, number_ = 0;
+  OnMisfit on_misfit_;
+  CsvBlock& out_;
+  bool has_paths_ = false;
+  std::vector<uint8_t> done_;
+};
+
+}  // namespace
+
 void parse_json_lines(std::string_view block, const TableSchema& schema, const std::string& where, int64_t first_line, OnMisfit on_misfit,
                       CsvBlock* out) {
   out->frame = empty_frame(schema);
@@ -93,50 +176,8 @@ void parse_json_lines(std::string_view block, const TableSchema& schema, const s
   out->misfit_cells.clear();
   out->misfits.clear();
   out->lines = std::count(block.begin(), block.end(), '\n');
-  for_each_line(block, [&](std::string_view line, int64_t number) {
-    const std::string at = where + ":" + std::to_string(first_line + number);
-    const Json json = parsed_line(line, at);
-    if (!json.is_object())
-      throw Error(ErrorKind::data,
-                  {.where = at, .what = "the line has no object", .got = json.type_name(), .expected = R"({"age": 41, "city": "Rome"})"});
-    std::vector<uint8_t> done(schema.columns.size());
-    const auto misfit = [&](size_t c, const std::string& text) {
-      if (out->first.line < 0) out->first = {.line = number, .column = c, .text = text.substr(0, 60)};
-      if (c == SIZE_MAX) return;
-      if (on_misfit == OnMisfit::stop)
-        throw Error(ErrorKind::data,
-                    {.where = at,
-                     .what = "the value does not fit the column '" + schema.columns[c].name + "'",
-                     .got = "'" + text.substr(0, 40) + "'",
-                     .expected = std::string(schema.columns[c].type == Type::integer ? "an " : "a ") + type_text(schema.columns[c].type)});
-      if (out->misfits.empty()) out->misfits.assign(schema.columns.size(), 0);
-      ++out->misfits[c];
-      if (out->misfit_cells.size() < kMostMisfits) out->misfit_cells.push_back({number, out->frame.rows, c, text.substr(0, 60)});
-    };
-    for (const auto& [key, value] : json.as_object()) {
-      const int64_t found = schema.find(key);
-      if (found < 0) {
-        if (out->first.line < 0) out->first = {.line = number, .column = SIZE_MAX, .text = key};
-        continue;
-      }
-      const auto c = static_cast<size_t>(found);
-      Column& column = out->frame.columns[c];
-      if (value.is_null()) continue;
-      if (column.type == Type::list && value.is_array()) {
-        for (const Json& item : value.as_array()) column.items.push_back(item.is_number() ? item.as_number() : 0);
-        column.ends.push_back(column.items.size());
-        if (!column.missing.empty()) column.missing.push_back(0);
-        done[c] = 1;
-      } else if (const std::string text = json_cell_text(value); add_parsed(schema.columns[c], text, column)) {
-        done[c] = 1;
-      } else {
-        misfit(c, text);
-      }
-    }
-    for (size_t c = 0; c < done.size(); ++c)
-      if (!done[c]) out->frame.columns[c].add_missing();
-    ++out->frame.rows;
-  });
+  JsonRows rows(schema, where, first_line, on_misfit, *out);
+  for_each_line(block, [&](std::string_view line, int64_t number) { rows.add(line, number); });
 }
 
 }  // namespace perigee::tables

@@ -19,13 +19,13 @@ size_t most_row(uint64_t file_bytes) {
   return static_cast<size_t>(std::min<uint64_t>(uint64_t{64} << 20, (uint64_t{12} << 20) + 4 * file_bytes));
 }
 
+}  // namespace
+
 uint64_t bytes_of_file(const std::string& path) {
   std::error_code status;
   const auto size = std::filesystem::file_size(path, status);
   return status ? uint64_t{1} << 40 : size;
 }
-
-}  // namespace
 
 // The state that the threads of each() share.
 class TableFile::Reading {

@@ -10,8 +10,11 @@
 #include "src/data/table/columnar/text/lines.h"
 #include "src/data/table/reading/byte_stream.h"
 #include "src/data/table/reading/csv_rows.h"
+#include "src/data/table/reading/documents.h"
+#include "src/data/table/reading/files_table.h"
 #include "src/data/table/reading/guess.h"
 #include "src/data/table/reading/json_lines.h"
+#include "src/io/codec/compress.h"
 #include "src/io/codec/encoding.h"
 #include "src/io/csv.h"
 #include "src/io/file.h"
@@ -69,6 +72,11 @@ void TableFile::open() {
     columnar_ = open_odbc(place);
     return plan_columnar();
   }
+  if (!in_memory_ && names_several(path_)) {
+    columnar_ = open_files(path_, options_);
+    several_ = true;
+    return plan_columnar();
+  }
   if (const size_t hash = path_.rfind('#'); hash != path_.npos && !in_memory_ && !file_exists(path_) && !folder_exists(path_)) {
     part_ = path_.substr(hash + 1);
     path_.resize(hash);
@@ -85,6 +93,10 @@ void TableFile::open() {
   by_lines_ = !options_.dialect.lines.empty();
   if (!by_lines_) columnar_ = in_memory_ ? open_columnar_content(path_, part_, as_bytes(content_)) : open_columnar(path_, part_, head);
   if (columnar_) return plan_columnar();
+  if (const DocumentKind kind = kind_of_document(head, path_); kind != DocumentKind::none && !by_lines_) {
+    options_.dialect.encoding = encoding.empty() ? marked_encoding(head) : encoding;
+    return open_document(kind, head);
+  }
   if (!part_.empty())
     throw Error(ErrorKind::data, {.where = path_, .what = "the file has one table and no parts", .got = "#" + part_.substr(0, 60)});
   options_.dialect.encoding = encoding.empty() ? marked_encoding(head) : encoding;
@@ -104,6 +116,31 @@ void TableFile::open() {
                                     .hint = "a quote that is not closed may be the reason"});
     head.resize(whole);
   }
+  look(head);
+}
+
+// A document is as a whole in memory, and then its rows as lines.
+void TableFile::open_document(DocumentKind kind, std::string& head) {
+  if (kind == DocumentKind::xml && options_.dialect.encoding.empty()) options_.dialect.encoding = encoding_of_xml(head);
+  const uint64_t bytes = in_memory_ ? content_.size() : bytes_of_file(path_), most = (uint64_t{4} << 20) + 8 * bytes;
+  std::string text;
+  const std::unique_ptr<ByteStream> from = stream();
+  for (size_t got = kTableFileHead; got == kTableFileHead;) {
+    const size_t before = text.size();
+    if (before > most) decompressed_too_large(path_, most);
+    text.resize(before + kTableFileHead);
+    got = from->read(text.data() + before, kTableFileHead);
+    text.resize(before + got);
+  }
+  content_ = lines_of_document(kind, text, part_, path_, (size_t{1} << 19) + bytes / 2);
+  in_memory_ = true;
+  options_.dialect = {.header = kind == DocumentKind::xml ? std::optional(true) : std::nullopt,
+                      .trim = false,
+                      .missing = std::move(options_.dialect.missing)};
+  options_.find_delimiter = false;
+  head = content_.substr(0, kTableFileHead);
+  if (head.size() == kTableFileHead) head.resize(whole_rows(head, kind == DocumentKind::xml ? '"' : '\0'));
+  document_ = true;
   look(head);
 }
 

@@ -12,6 +12,7 @@
 #include "src/data/table/frame.h"
 #include "src/data/table/reading/byte_stream.h"
 #include "src/data/table/reading/csv_parser.h"
+#include "src/data/table/reading/documents.h"
 
 namespace perigee::tables {
 
@@ -39,7 +40,8 @@ class TableFile {
 
   const TableSchema& schema() const { return schema_; }
   const Dialect& dialect() const { return options_.dialect; }
-  bool is_json() const { return json_ || columnar_; }  // or otherwise of columns that have names
+  // Or otherwise of columns that have names: how the file is written says nothing of another one.
+  bool is_json() const { return json_ || document_ || (columnar_ && !several_); }
 
   // `work` runs on one of options.threads threads, rank 0 .. threads - 1; then `in_order`, one at a time, in the chunks' order. False: a value did not fit the
   // schema that was found out, which is wider now: what was computed is to be forgotten, and each() called again.
@@ -57,6 +59,7 @@ class TableFile {
  private:
   class Reading;
   void open();
+  void open_document(DocumentKind kind, std::string& head);
   void plan_columnar();
   void read_columnar(int64_t number, CsvBlock& block) const;
   void each_columnar(const std::function<void(Chunk&)>& work, const std::function<void(Chunk&)>& in_order);
@@ -75,10 +78,13 @@ class TableFile {
   CsvPlan plan_;
   std::shared_ptr<const ColumnarFile> columnar_;
   std::vector<int64_t> columns_;  // of the columnar file, for each of the schema; -1: there is none
-  bool json_ = false, guessed_ = false, by_lines_ = false;
+  bool json_ = false, guessed_ = false, by_lines_ = false, several_ = false, document_ = false;
   size_t skip_bytes_ = 0;  // before the first row
   int64_t skip_lines_ = 0;
 };
+
+// A large number where it cannot be told.
+uint64_t bytes_of_file(const std::string& path);
 
 // A whole table, its schema found out.
 Frame read_table(const std::string& path);
