@@ -123,6 +123,13 @@ Bytes inflate_raw(std::span<const std::byte> compressed, const std::string& wher
   return bytes;
 }
 
+Bytes inflate_zlib(std::span<const std::byte> compressed, const std::string& where, uint64_t limit) {
+  Inflater inflater(15);
+  Output out(limit, std::min<uint64_t>(limit, compressed.size() * uint64_t{4}));
+  inflater.run(compressed, out, where, 0, limit);
+  return out.take();
+}
+
 Bytes unxz(std::span<const std::byte> compressed, const std::string& where, uint64_t limit) {
   limit = std::min<uint64_t>(limit, PTRDIFF_MAX - 1);
   lzma_stream stream = LZMA_STREAM_INIT;

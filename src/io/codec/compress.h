@@ -11,8 +11,9 @@
 
 namespace perigee {
 
-Bytes gunzip(std::span<const std::byte> compressed, const std::string& where, uint64_t limit);      // one member or several
-Bytes inflate_raw(std::span<const std::byte> compressed, const std::string& where, uint64_t size);  // ZIP's: exactly `size` bytes
+Bytes gunzip(std::span<const std::byte> compressed, const std::string& where, uint64_t limit);        // one member or several
+Bytes inflate_raw(std::span<const std::byte> compressed, const std::string& where, uint64_t size);    // ZIP's: exactly `size` bytes
+Bytes inflate_zlib(std::span<const std::byte> compressed, const std::string& where, uint64_t limit);  // with zlib's header
 Bytes unxz(std::span<const std::byte> compressed, const std::string& where, uint64_t limit);
 Bytes gzip(std::span<const std::byte> bytes);
 [[noreturn]] void decompressed_too_large(const std::string& where, uint64_t limit);

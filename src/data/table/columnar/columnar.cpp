@@ -5,6 +5,7 @@
 #include "src/core/error.h"
 #include "src/data/table/columnar/arrow/arrow_file.h"
 #include "src/data/table/columnar/hdf5/hdf5_file.h"
+#include "src/data/table/columnar/matlab/mat_file.h"
 #include "src/data/table/columnar/parquet/parquet_file.h"
 #include "src/data/table/columnar/records/arrays_file.h"
 #include "src/data/table/columnar/records/lmdb.h"
@@ -51,10 +52,15 @@ constexpr Format kFormats[] = {
      arrow_of},
     {[](std::string_view head, std::string_view) { return head.starts_with(std::string_view("SQLite format 3\0", 16)); },
      sqlite::open_sqlite, true},
-    {[](std::string_view head, std::string_view) { return head.starts_with("\x89HDF\r\n\x1a\n"); }, open_hdf5, true},
+    {[](std::string_view head, std::string_view) {
+       return head.starts_with("\x89HDF\r\n\x1a\n") || head.starts_with("MATLAB 7.3 MAT-file");  // behind 512 bytes
+     },
+     open_hdf5, true},
     {[](std::string_view head, std::string_view name) { return head.starts_with("PK\3\4") && !name.ends_with(".npz"); }, xlsx::open_xlsx,
      true},
     {[](std::string_view head, std::string_view) { return head.starts_with("\x93NUMPY") || head.starts_with("PK\3\4"); }, open_arrays,
+     true},
+    {[](std::string_view head, std::string_view name) { return matlab::begins_as_mat(head) || name.ends_with(".mat"); }, matlab::open_mat,
      true},
     {[](std::string_view head, std::string_view) { return begins_as_lmdb(head); }, open_lmdb},
     {[](std::string_view head, std::string_view) { return head.size() > 262 && head.substr(257, 5) == "ustar"; }, open_webdataset},

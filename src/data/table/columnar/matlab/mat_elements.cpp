@@ -1,0 +1,295 @@
+#include "src/data/table/columnar/matlab/mat_elements.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "src/core/error.h"
+#include "src/core/utf8.h"
+#include "src/io/codec/compress.h"
+
+namespace perigee::tables::matlab {
+namespace {
+
+// Types of stored values ("MAT-File Format", MathWorks): the number of the type, and its bytes.
+enum Stored : uint32_t {
+  int8 = 1,
+  uint8,
+  int16,
+  uint16,
+  int32,
+  uint32,
+  single,
+  real64 = 9,
+  int64 = 12,
+  uint64,
+  matrix,
+  compressed,
+  utf8,
+  utf16,
+  utf32
+};
+constexpr size_t kHeader = 128, kMostArrays = 65536;
+constexpr int kMostCells = 3;  // cells in structures in ...
+
+size_t width_of(uint32_t stored) {
+  switch (stored) {
+    case int8:
+    case uint8:
+    case utf8: return 1;
+    case int16:
+    case uint16:
+    case utf16: return 2;
+    case int32:
+    case uint32:
+    case single:
+    case utf32: return 4;
+    case real64:
+    case int64:
+    case uint64: return 8;
+    default: return 0;
+  }
+}
+
+template <class T>
+T loaded(const std::byte* p, bool swapped) {
+  std::byte bytes[sizeof(T)];
+  std::memcpy(bytes, p, sizeof(T));
+  if (swapped) std::reverse(bytes, bytes + sizeof(T));
+  T value;
+  std::memcpy(&value, bytes, sizeof(T));
+  return value;
+}
+
+template <class T>
+T value_at(const Array& array, bool swapped, int64_t at) {
+  const std::byte* p = array.values.data() + static_cast<size_t>(at) * width_of(array.stored);
+  switch (array.stored) {
+    case int8: return static_cast<T>(loaded<int8_t>(p, swapped));
+    case uint8: return static_cast<T>(loaded<uint8_t>(p, swapped));
+    case int16: return static_cast<T>(loaded<int16_t>(p, swapped));
+    case uint16: return static_cast<T>(loaded<uint16_t>(p, swapped));
+    case int32: return static_cast<T>(loaded<int32_t>(p, swapped));
+    case uint32: return static_cast<T>(loaded<uint32_t>(p, swapped));
+    case single: return static_cast<T>(loaded<float>(p, swapped));
+    case int64: return static_cast<T>(loaded<int64_t>(p, swapped));
+    case uint64: return static_cast<T>(loaded<uint64_t>(p, swapped));
+    default: return static_cast<T>(loaded<double>(p, swapped));
+  }
+}
+
+struct Element {
+  uint32_t type = 0;
+  std::span<const std::byte> data;
+};
+
+class Elements {
+ public:
+  Elements(const std::string& name, bool swapped, std::span<const std::byte> bytes, bool packed)
+      : name_(name), swapped_(swapped), bytes_(bytes), packed_(packed) {}
+
+  bool more() const { return at_ + 8 <= bytes_.size(); }
+  // A tag of eight bytes, or of four with up to four bytes of data behind it.
+  Element next(bool padded = true) {
+    if (!more()) fail("the file ends within an array");
+    const auto first = loaded<uint32_t>(bytes_.data() + at_, swapped_);
+    if (first >> 16 != 0) {
+      const size_t size = first >> 16;
+      if (size > 4) fail("a small element has more than four bytes");
+      const Element element{first & 0xffff, bytes_.subspan(at_ + 4, size)};
+      at_ += 8;
+      return element;
+    }
+    const size_t size = loaded<uint32_t>(bytes_.data() + at_ + 4, swapped_);
+    if (size > bytes_.size() - at_ - 8) fail("an element is longer than what it stands in");
+    const Element element{first, bytes_.subspan(at_ + 8, size)};
+    at_ = std::min(bytes_.size(), at_ + 8 + (padded ? (size + 7) / 8 * 8 : size));
+    return element;
+  }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(ErrorKind::data, {.where = name_ + (packed_ ? ": decompressed bytes" : ""),
+                                  .what = what,
+                                  .got = "offset " + std::to_string(at_ + (packed_ ? 0 : kHeader)),
+                                  .expected = "a whole MATLAB file of version 5"});
+  }
+
+ private:
+  const std::string& name_;
+  bool swapped_;
+  std::span<const std::byte> bytes_;
+  bool packed_;
+  size_t at_ = 0;
+};
+
+// Damaged bytes stand for themselves.
+std::vector<uint32_t> codes_of_utf8(std::string_view text) {
+  std::vector<uint32_t> codes;
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = utf8_length(text, at);
+    codes.push_back(length > 0 ? static_cast<uint32_t>(utf8_code(text, at, length)) : static_cast<uint8_t>(text[at]));
+    at += std::max<size_t>(length, 1);
+  }
+  return codes;
+}
+
+std::string text_of(const Element& element) { return std::string(as_text(element.data)); }
+
+class Reader {
+ public:
+  explicit Reader(const ColumnarInput& input) : input_(input) {
+    const auto mark = as_text(input.content.subspan(126, 2));
+    out_.swapped = mark == (std::endian::native == std::endian::little ? "MI" : "IM");
+    left_ = (uint64_t{16} << 20) + 32 * uint64_t{input.content.size()};
+  }
+
+  Content run() {
+    Elements elements(input_.name, out_.swapped, input_.content.subspan(kHeader), false);
+    while (elements.more()) {
+      if (out_.arrays.size() > kMostArrays) elements.fail("the file has too many arrays");
+      const Element element = elements.next(false);
+      if (element.type == matrix) {
+        add(element.data, "", false);
+      } else if (element.type == compressed) {
+        out_.unpacked.push_back(inflate_zlib(element.data, input_.name, left_));
+        left_ -= out_.unpacked.back().size();
+        Elements inside(input_.name, out_.swapped, out_.unpacked.back(), true);
+        if (const Element array = inside.next(); array.type == matrix) add(array.data, "", true);
+      } else {
+        elements.fail("an element is no array");
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  // A matrix: flags, sizes, name, values.
+  void add(std::span<const std::byte> bytes, const std::string& prefix, bool packed, int depth = 0) {
+    Elements parts(input_.name, out_.swapped, bytes, packed);
+    const Element flags = parts.next();
+    if (flags.data.size() < 8) return;  // MATLAB's own data on objects
+    const auto word = loaded<uint32_t>(flags.data.data(), out_.swapped);
+    const uint32_t kind = word & 0xff;
+    if (kind > 15) return;
+    Array array{.logical = (word & 0x200) != 0};
+    const Element sizes = parts.next();
+    set_sizes(array, sizes, parts);
+    const std::string name = text_of(parts.next());
+    array.name = prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;
+    if (kind == 2 && array.rows == 1 && array.columns == 1) return add_fields(parts, array.name, packed, depth);
+    if (kind == 1) add_cells(array, parts, packed);
+    else if (kind == 4) add_letters(array, parts);
+    else if (kind >= 6 && (word & 0x800) == 0) add_numbers(array, parts, kind <= 7);
+    else
+      array.refusal = kind == 2 || kind == 3 ? "a list of structures or objects"
+                      : kind == 5            ? "a sparse matrix: full(x) makes it a full one"
+                                             : "complex numbers";
+    out_.arrays.push_back(std::move(array));
+  }
+
+  void set_sizes(Array& array, const Element& sizes, const Elements& parts) const {
+    const size_t count = sizes.data.size() / 4;
+    if (count < 2 || count > 64) parts.fail("an array has no size");
+    array.rows = 1, array.columns = 1;
+    for (size_t d = 0; d < count; ++d) {
+      Array one{.stored = int32, .values = sizes.data};
+      const auto size = value_at<int64_t>(one, out_.swapped, static_cast<int64_t>(d));
+      int64_t& side = d == 0 ? array.rows : array.columns;
+      if (size < 0 || __builtin_mul_overflow(side, size, &side)) parts.fail("an array has an impossible size");
+    }
+  }
+
+  void add_numbers(Array& array, Elements& parts, bool real) const {
+    const Element values = parts.next();
+    const size_t width = width_of(values.type);
+    int64_t count = 0;
+    if (width == 0 || __builtin_mul_overflow(array.rows, array.columns, &count) ||
+        values.data.size() / width != static_cast<uint64_t>(count))
+      parts.fail("an array has not as many values as its size says");
+    array.kind = Array::Kind::numbers;
+    array.real = real || values.type == single || values.type == real64;
+    array.stored = values.type;
+    array.values = values.data;
+  }
+
+  // Letters in rows, which blanks fill up.
+  void add_letters(Array& array, Elements& parts) const {
+    array.kind = Array::Kind::texts;
+    if (array.rows == 0) return;
+    const Element letters = parts.next();
+    const size_t width = width_of(letters.type), count = width == 0 ? 0 : letters.data.size() / width;
+    if (width == 0 || width == 8 || letters.type == single || (array.rows > 1 && count / static_cast<size_t>(array.rows) == 0))
+      parts.fail("an array of letters has none");
+    std::vector<uint32_t> codes;  // column by column
+    if (letters.type == utf8) {
+      codes = codes_of_utf8(as_text(letters.data));
+    } else {
+      const Array units{.stored = letters.type == utf16   ? uint32_t{uint16}
+                                  : letters.type == utf32 ? uint32_t{uint32}
+                                                          : letters.type,
+                        .values = letters.data};
+      for (size_t i = 0; i < count; ++i)
+        codes.push_back(static_cast<uint32_t>(value_at<int64_t>(units, out_.swapped, static_cast<int64_t>(i))));
+    }
+    const auto rows = static_cast<size_t>(array.rows), columns = codes.size() / rows;
+    for (size_t r = 0; r < rows; ++r) {
+      std::string text;
+      for (size_t c = 0; c < columns; ++c) append_utf8(codes[c * rows + r] < 0x110000 ? codes[c * rows + r] : 0xfffd, text);
+      text.erase(text.find_last_not_of(' ') + 1);
+      array.texts.push_back(std::move(text));
+    }
+    array.columns = 1;
+  }
+
+  // A list of texts is a column of them.
+  void add_cells(Array& array, Elements& parts, bool packed) {
+    if (array.rows != 1 && array.columns != 1) return void(array.refusal = "cells that are no list");
+    array.kind = Array::Kind::texts;
+    for (int64_t i = 0; i < array.rows * array.columns; ++i) {
+      const Element cell = parts.next();
+      Elements inside(input_.name, out_.swapped, cell.data, packed);
+      const Element flags = inside.next();
+      const uint32_t kind = flags.data.size() < 8 ? 0 : loaded<uint32_t>(flags.data.data(), out_.swapped) & 0xff;
+      Array letters;
+      if (kind == 4) {
+        set_sizes(letters, inside.next(), inside);
+        inside.next();
+        add_letters(letters, inside);
+      }
+      if (kind != 4 || letters.texts.size() > 1) {
+        array.kind = Array::Kind::other;
+        array.refusal = "cells that are no texts";
+        return;
+      }
+      array.texts.push_back(letters.texts.empty() ? "" : std::move(letters.texts[0]));
+    }
+    array.rows = static_cast<int64_t>(array.texts.size());
+    array.columns = 1;
+  }
+
+  // The fields of one structure are arrays with a longer name.
+  void add_fields(Elements& parts, const std::string& name, bool packed, int depth) {
+    const Element length = parts.next(), names = parts.next();
+    if (length.data.size() < 4) parts.fail("a structure has no names");
+    const auto size = static_cast<size_t>(loaded<int32_t>(length.data.data(), out_.swapped));
+    if (size == 0 || size > 4096) parts.fail("a structure has no names");
+    if (depth >= kMostCells) return;
+    for (size_t at = 0; at + size <= names.data.size(); at += size) {
+      const std::string_view field = as_text(names.data.subspan(at, size));
+      const Element value = parts.next();
+      if (!value.data.empty()) add(value.data, name + "." + std::string(field.substr(0, field.find('\0'))), packed, depth + 1);
+    }
+  }
+
+  const ColumnarInput& input_;
+  Content out_;
+  uint64_t left_ = 0;  // that may still be unpacked
+};
+
+}  // namespace
+
+double number_at(const Array& array, bool swapped, int64_t at) { return value_at<double>(array, swapped, at); }
+int64_t whole_at(const Array& array, bool swapped, int64_t at) { return value_at<int64_t>(array, swapped, at); }
+
+Content read_content(const ColumnarInput& input) { return Reader(input).run(); }
+
+}  // namespace perigee::tables::matlab

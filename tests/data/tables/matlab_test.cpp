@@ -1,0 +1,170 @@
+// MATLAB's files: what scipy.io wrote reads as scipy reads it, damage is refused where it is.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "src/core/error.h"
+#include "src/data/table/reading/table_file.h"
+#include "src/io/codec/compress.h"
+#include "src/io/file.h"
+#include "tests/core/refusal.h"
+#include "tests/io/temporary.h"
+
+namespace perigee::tables {
+namespace {
+
+// scipy.io.savemat of scipy 1.17: X (3 x 2 doubles), y (int32), flag (logical), name (letters), s (a structure with a and t), cells (texts), scalar,
+// z (complex numbers), f (single), big (int64).
+constexpr const char* kPlain =
+    "4d41544c414220352e30204d41542d66696c6520506c6174666f726d3a20706f7369782c2043726561746564206f6e3a20536174204e6f7620323820"
+    "31383a30333a313620323032360000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
+    "000000000001494d0e000000600000000600000008000000060000000000000005000000080000000300000002000000010001005800000009000000"
+    "30000000000000000000f83f0000000000000840000000000000f87f00000000000000c000000000000010409c7500883ce4377e0e00000040000000"
+    "06000000080000000c00000000000000050000000800000003000000010000000100010079000000050000000c0000000700000008000000f7ffffff"
+    "000000000e00000030000000060000000800000009020000000000000500000008000000030000000100000001000400666c61670200030001000100"
+    "0e000000400000000600000008000000040000000000000005000000080000000300000003000000010004006e616d65100000000b0000004142c5bb"
+    "646f6f6162c3ab00000000000e000000c000000006000000080000000200000000000000050000000800000001000000010000000100010073000000"
+    "050004000200000001000400610074000e00000030000000060000000800000009000000000000000500000008000000030000000100000001000000"
+    "0000000002000300010203000e0000004800000006000000080000000600000000000000050000000800000003000000010000000100000000000000"
+    "0900000018000000000000000000f03f000000000000004000000000000010400e000000d80000000600000008000000010000000000000005000000"
+    "080000000300000001000000010000000500000063656c6c730000000e00000030000000060000000800000004000000000000000500000008000000"
+    "0100000003000000010000000000000010000300726564000e0000003000000006000000080000000400000000000000050000000800000000000000"
+    "00000000010000000000000010000000000000000e000000300000000600000008000000040000000000000005000000080000000100000004000000"
+    "010000000000000010000400626c75650e00000040000000060000000800000006000000000000000500000008000000010000000100000001000000"
+    "060000007363616c61720000090000000800000000000000000014400e00000068000000060000000800000006080000000000000500000008000000"
+    "0300000001000000010001007a0000000900000018000000000000000000f03f00000000000008400000000000001040090000001800000000000000"
+    "00000040000000000000000000000000000000000e000000400000000600000008000000070000000000000005000000080000000300000001000000"
+    "0100010066000000070000000c0000000000003f0000803f00000040000000000e0000004800000006000000080000000e0000000000000005000000"
+    "08000000030000000100000001000300626967000c000000180000000100000000000010010000000000000000000000000000c0";
+// The same, compressed.
+constexpr const char* kPacked =
+    "4d41544c414220352e30204d41542d66696c6520506c6174666f726d3a20706f7369782c2043726561746564206f6e3a20536174204e6f7620323820"
+    "31383a30333a313620323032360000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
+    "000000000001494d0f0000003f000000789ce36360604800623620e680d220c00ae533033113103302610490e60462030618f8610fa1391ca0fc7aa8"
+    "c4010825e030a794a1c3e689791d00d97f089c0f0000002f000000789ce36360607000623620e600621e06086085f2998198118c19192aa1e22035ec"
+    "50f9efffffff07a90700477c05090f0000002b000000789ce36360603000623620e600624e2606306085f2998198118c5918d27212d39980228c4008"
+    "00245f020f0f00000036000000789ce36360607000623620e600621606086085f299a19811289397989b2a00647303b1a3d3d1dd29f9f98949875783"
+    "d5030084a007ab0f00000055000000789ce36360603800c46c40cc01c44c0c10c00ae533c231234331589c05ac86114827329430f001d90648fa39d1"
+    "f4332399c100369f9981918919accf03491f1b017d2073251860e0833d94e100a1041c00ed6a05160f0000004c000000789ce3636060b801c46c40cc"
+    "01c48c0c10c00ae53343c518a162c9a93939c5409a0f880d90f4b1a0e96344d20b0202405e516a0a417d3080d00701c4d8c782a28f852129a7341500"
+    "6140075d0f0000002a000000789ce36360607000623620e680d220c00ae5332261905c7172624e6211030327541e02441c00538d03540f0000003900"
+    "0000789ce3636060c800623620e600d120020858a17c662066046346862a20cd09c4120c30f0c11e427338406801075479060706340000c48103690f"
+    "0000002e000000789ce36360607000623620e600627606086085f2998198118c1919d2a0f23c1025f60c0c0df650ed0c0035b4022e0f000000310000"
+    "00789ce3636060f000623620e600623e06086085f2998198118c99199232d31978806c09a8181008406918380000555702b0";
+
+std::string unhex(std::string_view hex) {
+  std::string bytes;
+  const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
+  for (size_t i = 0; i + 1 < hex.size(); i += 2) bytes += static_cast<char>(digit(hex[i]) * 16 + digit(hex[i + 1]));
+  return bytes;
+}
+
+Frame all_of(const std::string& bytes, const std::string& part = "") {
+  const TemporaryFolder folder;
+  write_file(folder / "m.mat", as_bytes(bytes));
+  return TableFile(folder / "m.mat" + (part.empty() ? "" : "#" + part), {}).all();
+}
+std::string refused(const std::string& bytes, const std::string& part = "") {
+  return refusal([&] { all_of(bytes, part); });
+}
+std::string mat_row(const Frame& frame, int64_t row) {
+  std::string text;
+  for (size_t c = 0; c < frame.columns.size(); ++c) text += (c ? "|" : "") + cell_text(frame.columns[c], frame.schema.columns[c], row);
+  return text;
+}
+
+TEST(Matlab, ReadsWhatScipyWrites) {
+  for (const char* const hex : {kPlain, kPacked}) {
+    const Frame frame = all_of(unhex(hex));
+    ASSERT_EQ(frame.rows, 3);
+    std::string columns;
+    for (const ColumnSpec& spec : frame.schema.columns) columns += spec.name + ":" + type_text(spec.type) + " ";
+    EXPECT_EQ(columns, "X[0]:real X[1]:real y:integer flag:boolean name:text s.a:integer s.t:real cells:text f:real big:integer ");
+    EXPECT_EQ(mat_row(frame, 0), "1.5|-2|7|true|Ada|1|1|red|0.5|1152921504606846977");
+    EXPECT_EQ(mat_row(frame, 1), "3|4|8|false|Bob|2|2||1|1");
+    EXPECT_TRUE(std::isnan(frame.columns[0].real[2]));
+    EXPECT_EQ(frame.columns[1].real[2], 1e300);
+    EXPECT_EQ(frame.columns[4].text(2), "\u017bo\u00eb");
+    EXPECT_EQ(frame.columns[9].whole[2], -(int64_t{1} << 62));
+    EXPECT_EQ(all_of(unhex(hex), "s.t").columns.size(), 1u);
+    EXPECT_EQ(all_of(unhex(hex), "scalar").columns[0].real[0], 5);
+    EXPECT_HAS(refused(unhex(hex), "z"), "the file has no such array of numbers or texts");
+    EXPECT_HAS(refused(unhex(hex), "z"), "'z' (complex numbers)");
+  }
+}
+
+TEST(Matlab, ReadsMatricesOfText) {
+  const Frame frame = all_of("% made by hand\n   1.0000000e+00   2.5\n\n -3, +4 % the last\n");
+  ASSERT_EQ(frame.rows, 2);
+  EXPECT_EQ(mat_row(frame, 0), "1|2.5");
+  EXPECT_EQ(mat_row(frame, 1), "-3|4");
+  EXPECT_HAS(refused("1 2\n3 x\n"),
+             "m.mat:2:3: a matrix of MATLAB has numbers alone; got 'x', expected a number; or the file is of another version of MATLAB");
+  EXPECT_HAS(refused("1 2\n3\n"), "m.mat:2:1: the row has another number of columns than the first; got '1', expected 2");
+  EXPECT_HAS(refused("% nothing\n"), "the file has no array of numbers or texts");
+}
+
+// --- Files that are made here -------------------------------------------------------------------------------------------------
+
+std::string number(uint32_t value) {
+  std::string bytes(4, '\0');
+  std::memcpy(bytes.data(), &value, 4);
+  return bytes;
+}
+std::string element(uint32_t type, std::string data) {
+  const auto size = static_cast<uint32_t>(data.size());
+  data.resize((data.size() + 7) / 8 * 8);
+  return number(type) + number(size) + data;
+}
+std::string array(uint32_t kind, const std::string& sizes, const std::string& name, const std::string& rest) {
+  return element(6, number(kind) + number(0)) + element(5, sizes) + element(1, name) + rest;
+}
+std::string mat(const std::string& elements) {
+  std::string head = "MATLAB 5.0 MAT-file";
+  head.resize(124, ' ');
+  return head + std::string("\0\1IM", 4) + elements;
+}
+std::string mat_of(const std::string& matrix) { return mat(element(14, matrix)); }
+std::string sizes(uint32_t rows, uint32_t columns) { return number(rows) + number(columns); }
+
+TEST(Matlab, RefusesDamage) {
+  const std::string three = element(2, "abc");
+  EXPECT_EQ(mat_row(all_of(mat_of(array(9, sizes(3, 1), "x", three))), 2), "99") << "a good one";
+  EXPECT_HAS(refused(mat_of(element(6, number(9) + number(0)))), "the file ends within an array");
+  EXPECT_HAS(refused(mat(number(5u << 16 | 14) + number(0))), "a small element has more than four bytes");
+  EXPECT_HAS(refused(mat(number(14) + number(1u << 30))), "an element is longer than what it stands in; got offset 128");
+  EXPECT_HAS(refused(mat(element(9, "12345678"))), "an element is no array");
+  EXPECT_HAS(refused(mat_of(array(9, number(3), "x", three))), "an array has no size");
+  EXPECT_HAS(refused(mat_of(array(9, sizes(UINT32_MAX, 1), "x", three))), "an array has an impossible size");
+  EXPECT_HAS(refused(mat_of(array(9, sizes(4, 1), "x", three))), "an array has not as many values as its size says");
+  EXPECT_HAS(refused(mat_of(array(9, sizes(3, 1), "x", element(14, "abc")))), "an array has not as many values as its size says");
+  EXPECT_HAS(refused(mat_of(array(4, sizes(1u << 30, 1), "x", three))), "an array of letters has none");
+  EXPECT_HAS(refused(mat_of(array(2, sizes(1, 1), "x", element(5, number(0)) + element(1, "")))), "a structure has no names");
+  EXPECT_HAS(
+      refused(mat_of(array(9, sizes(3, 1), "x", three)) + element(14, array(9, sizes(2, 1), "y", element(2, "ab")))),
+      "the arrays have different numbers of rows; got 'x' (3 x 1), 'y' (2 x 1), expected arrays of one table; FILE#NAME chooses an array");
+  EXPECT_HAS(refused(mat_of(array(5, sizes(3, 1), "x", three))), "a sparse matrix: full(x) makes it a full one");
+  EXPECT_HAS(refused(mat_of(array(2, sizes(3, 1), "x", three))), "a list of structures or objects");
+  EXPECT_HAS(refused(mat_of(array(1, sizes(2, 2), "x", three))), "cells that are no list");
+  EXPECT_HAS(refused(mat_of(array(1, sizes(1, 1), "x", element(14, array(9, sizes(3, 1), "", three))))), "cells that are no texts");
+  EXPECT_HAS(refused(mat_of(array(9, sizes(2, 70'000), "x", element(2, std::string(140'000, 'a'))))), "the arrays have too many columns");
+  EXPECT_HAS(refused(mat_of(array(9, sizes(0, 2), "x", element(2, "")))), "the table has no rows");
+  EXPECT_HAS(refused(mat("")), "the file has no array of numbers or texts");
+  std::string many;
+  for (int i = 0; i < 65'600; ++i) many += element(14, element(6, ""));
+  for (int i = 0; i < 65'600; ++i) many += element(14, array(9, sizes(1, 1), "x", element(2, "a")));
+  EXPECT_HAS(refused(mat(many)), "the file has too many arrays");
+  // Every way to cut it or to change a byte is an error or another table.
+  const std::string good = unhex(kPacked);
+  for (size_t cut = 0; cut < good.size(); cut += 31) refused(good.substr(0, cut));
+  for (const char* const hex : {kPlain, kPacked})
+    for (size_t at = 0; at < std::strlen(hex) / 2; at += 5) {
+      std::string bytes = unhex(hex);
+      bytes[at] = static_cast<char>(bytes[at] ^ (at % 2 == 0 ? 0xff : 0x41));
+      refused(bytes);
+    }
+}
+
+}  // namespace
+}  // namespace perigee::tables
