@@ -59,7 +59,8 @@ SourcePtr RemoteOpener::open(const std::string& part, const Config& description,
     if (next == leaves.size()) throw mismatch();
     return open_leaf(leaves[next++], description.where());
   });
-  // Transforms that are fitted to the data were fitted by the coordinator: to do it here would fetch every example.
+  // Transforms that are fitted to the data were fitted by the coordinator: to do it here would fetch every example. Those that are fitted to
+  // partitions were not: each worker reads the rows once for it, in their order, and so all have the same values, to the bit.
   const Json fitted = with_fitted(description.json(), found->second.fitted);
   SourcePtr source = open_source(Config(fitted, description.where(), ErrorKind::data), folder);
   if (next != leaves.size()) throw mismatch();

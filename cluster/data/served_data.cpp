@@ -34,8 +34,9 @@ Manifest::Source read_source(const Config& config) {
 SourcePtr ServedData::open(const std::string& part, const Config& description, const std::string& folder) {
   std::vector<size_t> leaves;
   const LeafScope scope([&](const Config& leaf, const std::string& base) { return open_leaf(leaf, base, &leaves); });
+  const FitsLater later;
   SourcePtr source = opener_ ? opener_->open(part, description, folder) : open_source(description, folder);
-  parts_.push_back({part, source->traits().fitted, std::move(leaves)});
+  parts_.push_back({part, later.any() ? Json() : source->traits().fitted, std::move(leaves)});
   return source;
 }
 

@@ -23,4 +23,26 @@ Json describe_partition(const std::string& name, const DataSource& source);
 // Is this the description of one?
 bool is_partition(const Json& description);
 
+// The error of who reads rows that lie with another process.
+class AbsentRows final : public Error {
+ public:
+  using Error::Error;
+};
+
+// Kept by who opens data for their shape alone, such as the launcher of a run whose workers hold the rows: on this thread transforms that
+// are fitted to absent rows get values that mean nothing, in place of an error. Who reads the data fits them to the rows themselves.
+class FitsLater {
+ public:
+  FitsLater();
+  ~FitsLater();
+  FitsLater(const FitsLater&) = delete;
+  FitsLater& operator=(const FitsLater&) = delete;
+  bool any() const { return any_; }  // some transform has such values
+  static bool postpone();            // true: there is one of these, and it knows
+
+ private:
+  FitsLater* const outer_;
+  bool any_ = false;
+};
+
 }  // namespace perigee

@@ -19,11 +19,10 @@ class AbsentPartition final : public DataSource {
   int64_t size() const override { return about_.rows; }
   const std::vector<Field>& fields() const override { return about_.fields; }
   void read(const ReadKey&, std::span<std::byte* const>) const override {
-    throw Error(ErrorKind::data, {.where = "partition '" + about_.name + "'",
-                                  .what = "lies with a worker, and this process has to read its examples",
-                                  .expected = "workers alone that read them, under data.at = \"partitions\"",
-                                  .hint = "give transforms the values that they would fit to the data, weights of classes as numbers, and "
-                                          "train with --listen"});
+    throw AbsentRows(ErrorKind::data, {.where = "partition '" + about_.name + "'",
+                                       .what = "lies with a worker, and this process has to read its examples",
+                                       .expected = "workers alone that read them, under data.at = \"partitions\"",
+                                       .hint = "give weights of classes as numbers, and train with --listen"});
   }
   SourceTraits traits() const override {
     return {.description = "partition " + about_.name + " (" + std::to_string(about_.rows) + " rows)", .fixed = true, .read_ahead = 1};
@@ -54,6 +53,14 @@ constexpr Option kPartitionOptions[] = {
     {"source", "source", "none", "where this process has it; else a worker holds it"}};
 
 }  // namespace
+
+namespace {
+thread_local FitsLater* fits_later = nullptr;
+}  // namespace
+
+FitsLater::FitsLater() : outer_(std::exchange(fits_later, this)) {}
+FitsLater::~FitsLater() { fits_later = outer_; }
+bool FitsLater::postpone() { return fits_later != nullptr && (fits_later->any_ = true); }
 
 PartitionAbout read_partition(const Config& config) {
   PartitionAbout about{.name = config.string("name"),

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/convert.h"
+#include "src/data/records/partition.h"
 
 namespace perigee {
 
@@ -86,6 +87,28 @@ class CountedSteps {
   std::vector<double> values_;
 };
 
+// Examples that come from far are asked for many at a time.
+class ReadAhead {
+ public:
+  explicit ReadAhead(const DataSource& source) : source_(source), many_(std::min<int64_t>(source.traits().read_ahead, kMostAhead)) {}
+
+  // Example i is read next, after all before it.
+  void before(int64_t i) {
+    if (many_ < 2 || i < told_) return;
+    keys_.clear();
+    for (; told_ < std::min(i + many_, source_.size()); ++told_) keys_.push_back({.index = told_});
+    source_.expect(keys_);
+  }
+
+ private:
+  static constexpr int64_t kMostAhead = 4096;
+
+  const DataSource& source_;
+  const int64_t many_;
+  int64_t told_ = 0;
+  std::vector<ReadKey> keys_;
+};
+
 }  // namespace
 
 Statistics measure(const Config& config, const DataSource& source, size_t field, int64_t groups) {
@@ -103,8 +126,15 @@ Statistics measure(const Config& config, const DataSource& source, size_t field,
     slots.push_back(memory.back().data());
   }
   std::vector<double> values(static_cast<size_t>(elements)), shift(n), squares(n), count(n);
+  ReadAhead ahead(source);
   for (int64_t i = 0; i < source.size(); ++i) {
-    source.read({.index = i}, slots);
+    ahead.before(i);
+    try {
+      source.read({.index = i}, slots);
+    } catch (const AbsentRows&) {
+      if (FitsLater::postpone()) return {std::vector<double>(n), std::vector<double>(n), std::vector<double>(n), std::vector<double>(n)};
+      throw;
+    }
     convert(of.dtype, slots[field], Dtype::f64, values.data(), elements);
     const std::vector<char>& counts = counted.read(slots);
     for (size_t g = 0; g < n; ++g) {

@@ -3,6 +3,7 @@
 scheduler starts them."""
 import json
 import pathlib
+import re
 import signal
 import struct
 import sys
@@ -80,6 +81,30 @@ def the_bits_of_a_run_that_reads_files():
         assert train.of_kind("end")[-1]["test"] == direct.of_kind("end")[-1]["test"]
         found = cluster.ledger(train.folder())
         assert (found["duplicates"], found["missing"], found["counted"]) == (0, 0, 3 * PARTS * ROWS), found
+
+
+def transforms_are_fitted_to_rows_that_lie_elsewhere():
+    """Each worker fits them to all rows, whoever holds which: the parameters, and what is stored with the model, are those of a run that reads files."""
+    def around(sources, transforms):
+        return {"type": "map", "source": {"type": "concat", "sources": sources}, "transforms": transforms}
+    fits = [{"type": "standardize"}, {"type": "minmax", "over": "all"}]
+    with Parts() as cluster:
+        files = [cluster.source(index) for index in range(PARTS)]
+        test = {"test": around(files[:1], fits)}
+        cluster.job("direct.json", data={"train": around(files, fits), **test, "global_batch": 64})
+        direct = cluster.train("--workers", "2", "--threads", "1", job="direct.json")
+        assert direct.wait() == 0, direct.tail()
+        for placement in ({"a": [0, 1], "b": [2, 3]}, {"a": [3, 0, 2], "b": [1]}):
+            train = cluster.lead(data={"train": around(cluster.described, fits), **test, "global_batch": 64, "at": "partitions"})
+            holders = [cluster.holder(train, name, parts) for name, parts in placement.items()]
+            assert train.wait() == 0, train.tail()
+            assert [each.wait() for each in holders] == [0, 0], [each.tail() for each in holders]
+            assert harness.parameters(train.folder()) == harness.parameters(direct.folder()), "other bits"
+            assert train.of_kind("end")[-1]["test"] == direct.of_kind("end")[-1]["test"]
+            judged = [cluster.run("eval", run.folder(), "--threads", "1") for run in (train, direct)]
+            assert [status for status, _, _ in judged] == [0, 0], judged
+            numbers = [re.findall(r"\d+\.\d+", out) for _, out, _ in judged]
+            assert numbers[0] == numbers[1] and numbers[0], judged
 
 
 def a_killed_holder_is_waited_for():
@@ -161,7 +186,9 @@ def mistakes_are_explained():
         refused("lies with a worker, and this process has to read its examples", "train", "job.json")
         standard = {"type": "map", "source": {"type": "concat", "sources": cluster.described}, "transforms": [{"type": "standardize"}]}
         cluster.job(data={"train": standard, "batch": 32, "at": "partitions"})
-        refused("give transforms the values that they would fit", "train", "job.json", "--workers", "2")
+        refused("needs workers that hold the partitions, and none can join this run", "train", "job.json", "--workers", "2")
+        cluster.job(data={"train": standard, "batch": 32}, averaging=None)
+        refused("give weights of classes as numbers, and train with --listen", "train", "job.json")
         twice = {"type": "concat", "sources": [cluster.described[0], {**cluster.described[1], "name": "train/0"}]}
         cluster.job(data={"train": twice, "batch": 32, "at": "partitions"})
         refused("another partition has the same name", "train", "job.json", "--workers", "2")
@@ -177,6 +204,6 @@ def mistakes_are_explained():
 
 if __name__ == "__main__":
     harness.main([
-        the_bits_of_a_run_that_reads_files, a_killed_holder_is_waited_for, other_rows_are_refused_by_name,
+        the_bits_of_a_run_that_reads_files, transforms_are_fitted_to_rows_that_lie_elsewhere, a_killed_holder_is_waited_for, other_rows_are_refused_by_name,
         a_coordinator_that_comes_back_learns_who_holds_what, mistakes_are_explained
     ])

@@ -24,7 +24,7 @@ CASES = [
          '"values": [1, 1]}, "in": [], "out": ["z"]}, {"op": "conv2d", "in": ["v", "k", "z"], "out": ["y"]}', "the bias has the wrong shape; got 2, expected 1"),
     op('pool2d("v") "kernel": [9, 9]', "than its (padded) input", "pad it, make it smaller, or drop a pooling layer"),
     script("a partition that this process has to read", "partition 'p'", "lies with a worker, and this process has to read its examples",
-           "give transforms the values that they would fit to the data, weights of classes as numbers, and train with --listen", train=PARTITION),
+           "give weights of classes as numbers, and train with --listen", train=PARTITION),
     job("'name' must be a name; expected 1 to 200 bytes", ('name = ""', 'name = "p"'), train=PARTITION.replace('"p"', '""')
         .replace("hash =", f"source = {ARRAYS}, hash =").replace("0123456789abcdef", "3ca84bc0144a717f")),
     job("has other rows than the partition; got 2 rows with hash 3ca84bc0144a717f", ("0123456789abcdef", "3ca84bc0144a717f"),
