@@ -7,6 +7,7 @@
 #include <cstring>
 #include <list>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace perigee {
@@ -94,6 +95,24 @@ struct ExampleClient::Impl {
     return {blocks.end(), 0};
   }
 
+  // Likewise; one that nobody expected is put first.
+  std::pair<Blocks::iterator, size_t> find_or_add(uint32_t source, const RecordLayout& layout, const ReadKey& key) {
+    const auto found = find(source, key);
+    if (found.first != blocks.end()) return found;
+    ++counters.unexpected;
+    Block& fresh = add(blocks.begin(), source, layout.bytes(), key);
+    fresh.ids.push_back(key.index);
+    fresh.taken.assign(1, false);
+    fresh.left = 1;
+    return {blocks.begin(), 0};
+  }
+
+  // The record is here, or known to have failed.
+  bool here(const Block& block, size_t record) const {
+    return stopped || block.received >= (record + 1) * block.record ||
+           std::any_of(block.failures.begin(), block.failures.end(), [&](const auto& f) { return f.record == record; });
+  }
+
   void take(Block& block, size_t i) {
     block.taken[i] = true;
     while (block.cursor < block.ids.size() && block.taken[block.cursor]) ++block.cursor;
@@ -147,19 +166,14 @@ struct ExampleClient::Impl {
     throw Error(ErrorKind::cluster, {.where = options.where, .what = what, .hint = std::move(hint)});
   }
 
-  // Until the record is here, or known to have failed.
   void wait_for(std::unique_lock<std::mutex>& lock, const Block& block, size_t record) {
-    const auto here = [&] {
-      return stopped || block.received >= (record + 1) * block.record ||
-             std::any_of(block.failures.begin(), block.failures.end(), [&](const auto& f) { return f.record == record; });
-    };
-    if (here()) return;
+    if (here(block, record)) return;
     if (waiting++ == 0) waiting_since = SteadyClock::now();
     const auto begin = SteadyClock::now();
-    while (!here()) {
+    while (!here(block, record)) {
       came.wait_for(lock, kLook);
       const Milliseconds silent = SteadyClock::now() - std::max(begin, progress);
-      if (here() || !(connected || options.lost_is_silent) || silent.count() < options.deadline_ms) continue;
+      if (here(block, record) || !(connected || options.lost_is_silent) || silent.count() < options.deadline_ms) continue;
       --waiting;
       fail(options.silence, options.hint);
     }
@@ -212,18 +226,9 @@ void ExampleClient::expect(uint32_t source, const RecordLayout& layout, std::spa
 void ExampleClient::read(uint32_t source, const RecordLayout& layout, const ReadKey& key, std::span<std::byte* const> slots) {
   Impl& c = *impl_;
   std::unique_lock lock(c.mutex);
-  auto found = c.find(source, key);
+  auto found = c.find_or_add(source, layout, key);
   auto& block = found.first;  // a lambda below needs it: no structured binding, which Clang 14 does not capture
   auto& i = found.second;
-  if (block == c.blocks.end()) {
-    ++c.counters.unexpected;
-    Block& fresh = c.add(c.blocks.begin(), source, layout.bytes(), key);
-    fresh.ids.push_back(key.index);
-    fresh.taken.assign(1, false);
-    fresh.left = 1;
-    block = c.blocks.begin();
-    i = 0;
-  }
   c.take(*block, i);
   if (block->request == 0 && !block->demanded) {
     block->demanded = true;
@@ -255,6 +260,23 @@ void ExampleClient::read(uint32_t source, const RecordLayout& layout, const Read
   const bool ask = leave();
   lock.unlock();
   if (ask) c.wake();
+}
+
+bool ExampleClient::take(uint32_t source, const RecordLayout& layout, const ReadKey& key, std::span<std::byte* const> slots) {
+  Impl& c = *impl_;
+  {
+    std::unique_lock lock(c.mutex);
+    const auto [block, i] = c.find_or_add(source, layout, key);
+    if (!c.here(*block, i)) {
+      if (block->request != 0 || std::exchange(block->demanded, true)) return false;
+      c.make_room(block);
+      lock.unlock();
+      c.wake();
+      return false;
+    }
+  }
+  read(source, layout, key, slots);
+  return true;
 }
 
 bool ExampleClient::asks() const {

@@ -38,6 +38,8 @@ class ExampleClient {
   void expect(uint32_t source, const RecordLayout& layout, std::span<const ReadKey> keys);
   // Waits. Error as the coordinator met it; Error(cluster) when nothing comes, or after stop().
   void read(uint32_t source, const RecordLayout& layout, const ReadKey& key, std::span<std::byte* const> slots);
+  // As read(), where it need not wait: false, and it is asked for, when the example is not here.
+  bool take(uint32_t source, const RecordLayout& layout, const ReadKey& key, std::span<std::byte* const> slots);
   bool asks() const;  // something was asked for and has not come
   // A reader has been waiting for a while.
   bool starved() const;

@@ -59,7 +59,7 @@ struct Customer {
 struct ExampleServer::Impl {
   Impl(std::vector<ServedSource> given, Transport& network, std::function<void()> call, ExampleServerOptions chosen)
       : sources(std::move(given)), transport(network), wake(std::move(call)), options(chosen) {
-    assert(options.threads > 0 && options.pieces > 0 && options.frame_bytes > 0 && wake);
+    assert(options.threads >= 0 && options.pieces > 0 && options.frame_bytes > 0 && wake);
     for (int i = 0; i < options.threads; ++i) threads.emplace_back([this] { read_pieces(); });
   }
 
@@ -135,30 +135,42 @@ struct ExampleServer::Impl {
     for (;;) {
       work.wait(lock, [&] { return stopping || !turns.empty(); });
       if (stopping) return;
-      PiecePtr piece = next_piece();
-      if (!piece) continue;
-      lock.unlock();
-      try {
-        read(*piece);
-      } catch (const std::exception& error) {  // no memory for them
-        piece->bytes.clear();
-        piece->failures.assign(1, {piece->offset, ErrorKind::resources, error.what()});
-      }
-      lock.lock();
-      const auto customer = customers.find(piece->peer);
-      if (customer == customers.end()) {
-        give_back(std::move(piece));
-        continue;
-      }
-      counters.examples += piece->ids.size();
-      counters.errors += piece->failures.size();
-      const PeerId peer = piece->peer;
-      customer->second.read[piece->turn] = std::move(piece);
-      done.push_back(peer);
+      if (!read_piece(lock)) continue;
       lock.unlock();
       wake();
       lock.lock();
     }
+  }
+
+  // Without threads: all that there is room for.
+  void read_here() {
+    std::unique_lock lock(mutex);
+    while (!turns.empty()) read_piece(lock);
+  }
+
+  // False: there is nothing to deliver().
+  bool read_piece(std::unique_lock<std::mutex>& lock) {
+    PiecePtr piece = next_piece();
+    if (!piece) return false;
+    lock.unlock();
+    try {
+      read(*piece);
+    } catch (const std::exception& error) {  // no memory for them
+      piece->bytes.clear();
+      piece->failures.assign(1, {piece->offset, ErrorKind::resources, error.what()});
+    }
+    lock.lock();
+    const auto customer = customers.find(piece->peer);
+    if (customer == customers.end()) {
+      give_back(std::move(piece));
+      return false;
+    }
+    counters.examples += piece->ids.size();
+    counters.errors += piece->failures.size();
+    const PeerId peer = piece->peer;
+    customer->second.read[piece->turn] = std::move(piece);
+    done.push_back(peer);
+    return true;
   }
 
   void read(Piece& piece) const {
@@ -280,10 +292,14 @@ bool ExampleServer::on_read(PeerId peer, const FrameHeader& header, Read read) {
   customer.ids += read.ids.size();
   customer.requests.push_back({header, std::move(read)});
   impl_->give_turn(peer, customer);
+  if (impl_->threads.empty()) impl_->wake();
   return true;
 }
 
-void ExampleServer::on_writable(PeerId peer) { impl_->send_to(peer); }
+void ExampleServer::on_writable(PeerId peer) {
+  impl_->send_to(peer);
+  if (impl_->threads.empty()) deliver();
+}
 
 void ExampleServer::on_lost(PeerId peer) {
   const std::lock_guard lock(impl_->mutex);
@@ -295,11 +311,15 @@ void ExampleServer::on_lost(PeerId peer) {
 
 void ExampleServer::deliver() {
   std::vector<PeerId> peers;
-  {
-    const std::lock_guard lock(impl_->mutex);
-    peers.swap(impl_->done);
-  }
-  for (const PeerId peer : peers) impl_->send_to(peer);
+  do {
+    if (impl_->threads.empty()) impl_->read_here();
+    {
+      const std::lock_guard lock(impl_->mutex);
+      peers.clear();
+      peers.swap(impl_->done);
+    }
+    for (const PeerId peer : peers) impl_->send_to(peer);
+  } while (impl_->threads.empty() && !peers.empty());  // what was sent made room
 }
 
 ExampleServer::Counters ExampleServer::counters() const {

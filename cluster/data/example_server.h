@@ -12,7 +12,7 @@
 namespace perigee {
 
 struct ExampleServerOptions {
-  int threads = 2;                         // that read
+  int threads = 2;                         // that read; 0: deliver() does, as a simulation needs it
   size_t piece_bytes = size_t{256} << 10;  // read at once for one worker; one record may be larger
   size_t frame_bytes = size_t{64} << 10;   // sent at once: other frames find their way between
   size_t pieces = 4;                       // of one worker that are read and not sent

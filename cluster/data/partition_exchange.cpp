@@ -4,6 +4,7 @@
 #include <cassert>
 #include <utility>
 
+#include "cluster/planted.h"
 #include "cluster/protocol/message.h"
 
 namespace perigee {
@@ -155,7 +156,8 @@ void PartitionExchange::wake(size_t leaf) {
 void PartitionExchange::tick() {
   const uint64_t now = clock_.now_ns();
   for (auto& [leaf, away] : away_) {
-    if (away->up && away->client.asks() && now - away->heard_ns > in_ns(options_.silent_ms)) drop(*away);
+    const bool silent = now - away->heard_ns > in_ns(options_.silent_ms) && !planted(Bug::silent_holder_kept);
+    if (away->up && away->client.asks() && silent) drop(*away);
     if (away->peer == 0 && now >= away->again_ns) connect(*away);
   }
   transport_.start_timer(kPartitionTick, now + in_ns(options_.retry_ms));

@@ -27,7 +27,7 @@ namespace {
 constexpr uint64_t kTickMs = 50;
 constexpr uint64_t kTrainedNs = 250'000'000;  // between looks at who has trained
 constexpr double kTakeOverMs = 30'000;        // a standby waits so long for the workers that it saw at its door
-constexpr double kEndSeconds = 6;             // so long workers may take to end after the run
+constexpr double kEndSeconds = 10;            // so long workers may take to end after the run, or to come back and hear of it
 
 double seconds_between(uint64_t from_ns, uint64_t to_ns) { return static_cast<double>(to_ns - from_ns) * 1e-9; }
 
@@ -329,12 +329,25 @@ struct Launcher::Impl final : AgentClientEvents {
     }
     const double waited = seconds_between(ended_ns, now);
     // Workers that joined by themselves are not ours to end.
-    const bool quiet = transport->peers() == 0 && (options.listen.empty() || !coordinator->expects_back());
+    const std::vector<std::string> unheard = options.listen.empty() ? std::vector<std::string>() : coordinator->expected_back();
+    const bool quiet = transport->peers() == 0 && unheard.empty();
     const size_t processes = (embedded ? embedded->agent.processes() : 0) + (server ? server->processes() : 0);
     // They heard it from the coordinator; who has not gone by himself is asked, then made to.
     if (client && (processes == 0 || waited > 2)) client->stop(true);
     if (server && (processes == 0 || waited > 2)) server->stop();
-    if ((quiet && processes == 0) || waited > kEndSeconds) loop.stop();
+    if (quiet && processes == 0) return loop.stop();
+    if (waited <= kEndSeconds) return;
+    for (const std::string& name : unheard) tell_unheard(name);
+    loop.stop();
+  }
+
+  // The user does not wait for it any longer.
+  void tell_unheard(const std::string& worker) {
+    session.tell(Json(Json::Object{
+        {"event", "worker_unreached"},
+        {"worker", worker},
+        {"cause", "it was cut off when the run ended, and has not come back for " + std::to_string(static_cast<int>(kEndSeconds)) + " s"},
+        {"done", "if it lives it ends by itself, two minutes after it lost the coordinator"}}));
   }
 
   void on_agent_event(const Json& event) override { session.tell(event); }

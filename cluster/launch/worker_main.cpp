@@ -11,10 +11,12 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "cluster/data/example_client.h"
 #include "cluster/data/partition_exchange.h"
@@ -38,19 +40,23 @@ namespace {
 constexpr double kLeaveSeconds = 10;   // from SIGTERM to the end, whatever the coordinator says
 constexpr double kPatientSeconds = 8;  // so long a patient worker goes on after it
 
-// Asks the coordinator which job it has: the job's key follows from the cluster's. Tries each address in turn, with back-off.
+// Asks the coordinator which job it has: the job's key follows from the cluster's. Tries each address in turn, with back-off. Its connection
+// stays until the worker has joined: a coordinator that ends in between says so on it, where the worker would find nobody any more.
 class JobQuestion final : public TransportEvents {
  public:
   JobQuestion(UvLoop& loop, WorkerMainOptions& options) : loop_(loop), options_(options), transport_(loop, {.key = options.secret}) {
     transport_.set_events(this);
     begun_ns_ = loop.now_ns();
   }
-  uint64_t ask() {
+  // False: the run is over.
+  bool ask(uint64_t* job) {
     connect();
     loop_.run();
     if (error_) throw *error_;
-    return job_;
+    *job = job_;
+    return !over_;
   }
+  void on_over(std::function<void()> call) { call_ = std::move(call); }
   void stop() { loop_.stop(); }
 
   void on_connected(PeerId peer, const std::string&) override {
@@ -64,10 +70,12 @@ class JobQuestion final : public TransportEvents {
       return end(Error(static_cast<ErrorKind>(std::clamp<int>(refuse.kind, 2, 7)),
                        {options_.coordinators[0], refuse.what, refuse.got, refuse.expected, refuse.hint}));
     if (header.job == 0) return;
-    job_ = header.job;
-    loop_.stop();
+    over_ = header.type == MessageType::stop;
+    if (std::exchange(job_, header.job) == 0) loop_.stop();
+    else if (over_ && call_) call_();
   }
   void on_lost(PeerId, PeerLoss why) override {
+    if (job_ != 0) return;  // answered
     if (why == PeerLoss::unauthenticated)
       return end(Error(ErrorKind::authentication, {.where = options_.coordinators[attempt_ % options_.coordinators.size()],
                                                    .what = "the coordinator does not accept this secret",
@@ -76,6 +84,7 @@ class JobQuestion final : public TransportEvents {
     transport_.start_timer(kTimer, loop_.now_ns() + 500'000'000);
   }
   void on_timer(uint64_t) override {
+    if (job_ != 0) return;
     if (peer_ != 0) transport_.close(peer_);
     connect();
   }
@@ -105,6 +114,8 @@ class JobQuestion final : public TransportEvents {
   WorkerMainOptions& options_;
   UvTransport transport_;
   uint64_t begun_ns_ = 0, job_ = 0;
+  bool over_ = false;
+  std::function<void()> call_;
   size_t attempt_ = 0;
   PeerId peer_ = 0;
   std::optional<Error> error_;
@@ -172,6 +183,7 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
                   .record = trainer_record_.get(),
                   .slot = options.slot}),
         patient_(options.patient),
+        started_by_us_(options.started_by_us),
         record_path_(options.record) {
     WorkerOptions worker{.coordinators = options.coordinators, .name = options.name, .host = host_identity(), .site = options.site};
     if (worker.name.empty()) worker.name = host_name() + "/" + std::to_string(getpid());
@@ -200,7 +212,10 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
     partitions_.stop();
   }
 
-  int run() {
+  // `question` is kept until this worker has joined; null: none was asked.
+  int run(std::unique_ptr<JobQuestion> question) {
+    question_ = std::move(question);
+    if (question_) question_->on_over([this] { worker_->leave("the run is over"), finished_ = true; });
     worker_->start();
     loop_.run();
     const int code = error_ ? static_cast<int>(error_->kind()) : asked_to_leave_ && !finished_ ? 128 + SIGTERM : 0;
@@ -252,6 +267,9 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   void leave_now(int signal) { worker_->leave("asked to end by signal " + std::to_string(signal)); }
 
   void on_event(const Json& event) override {
+    // Who started a worker by hand sees no other word of it; an agent ends its own.
+    if (const Json* name = event.find("event"); !started_by_us_ && *name == Json("coordinator_missed"))
+      warn(event.find("cause")->as_string() + "; this worker " + event.find("done")->as_string());
     if (trainer_record_ && event.find("exchanged")) trainer_record_->exchanged(event);
   }
   void on_opening(const Welcome& welcome) override {
@@ -267,7 +285,10 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   }
   void on_welcome(const Welcome& welcome) override { partitions_.on_welcome(welcome, worker_->job()); }
   void on_holders(const Holders& holders) override { partitions_.on_holders(holders); }
-  void on_joined() override { examples_.on_joined(); }
+  void on_joined() override {
+    if (question_) loop_.post([this] { question_.reset(); });
+    examples_.on_joined();
+  }
   void on_coordinator_lost() override { examples_.on_coordinator_lost(); }
   void on_writable() override { ask_for_examples(); }
   bool on_examples(const Examples& examples, std::span<const std::byte> body) override { return examples_.on_examples(examples, body); }
@@ -314,8 +335,9 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   std::unique_ptr<TrainerRecord> trainer_record_;  // of a worker that keeps one
   TrainerReplica replica_;
   std::unique_ptr<Worker> worker_;
+  std::unique_ptr<JobQuestion> question_;
   std::optional<Error> error_;
-  const bool patient_;
+  const bool patient_, started_by_us_;
   const std::string record_path_;
   std::unique_ptr<RecordFile> record_;  // of a server that keeps one
   bool asked_to_leave_ = false, finished_ = false;
@@ -354,15 +376,18 @@ int run_worker(const WorkerMainOptions& options) {
   if (status) throw Error(ErrorKind::usage, {"--data-root", "there is no such folder", options.data_root});
   UvLoop loop;
   Secret key = options.key;
+  std::unique_ptr<JobQuestion> question;
   if (!options.secret.empty()) {
-    JobQuestion question(loop, checked);
+    question = std::make_unique<JobQuestion>(loop, checked);
     for (const int signal : {SIGINT, SIGTERM}) loop.on_signal(signal, [](int number) { _exit(128 + number); });
-    key = options.secret.for_job(question.ask());
+    uint64_t job = 0;
+    if (!question->ask(&job)) return 0;
+    key = options.secret.for_job(job);
   }
   WorkerProcessMain worker(loop, checked, key);
   loop.on_signal(SIGTERM, [&](int signal) { worker.leave(signal); });
   if (!options.started_by_us) loop.on_signal(SIGINT, [&](int signal) { worker.leave(signal); });
-  return worker.run();
+  return worker.run(std::move(question));
 }
 
 }  // namespace perigee

@@ -11,7 +11,8 @@ namespace {
 
 constexpr uint64_t kTickNs = 100'000'000;
 constexpr uint64_t kJoinNs = 5'000'000'000;   // from a connection to its Join
-constexpr uint64_t kCloseNs = 1'000'000'000;  // from Stop to the end of connections that are still there
+constexpr uint64_t kCloseNs = 1'000'000'000;  // from Stop to the end of connections that are still there: of who watches
+constexpr uint64_t kEndNs = 10'000'000'000;   // and of workers that do not close theirs
 constexpr uint64_t kSyncNs = 200'000'000;     // the ledger goes to disk at most this much later
 constexpr uint64_t kToldNs = 60'000'000'000;  // between two lines about the same trouble
 constexpr size_t kMaxStrangers = 1024;
@@ -165,11 +166,37 @@ void CoordinatorCore::stop(const std::string& why, bool is_finished) {
   if (follower.peer != 0) transport.send(follower.peer, frame), peers[follower.peer] = 0;
   if (old.peer != 0) transport.close(old.peer);
   follower.peer = old.peer = 0;
-  // The workers close. To close here at once could lose the word to those who are just sending something.
-  transport.start_timer(kClose, clock.now_ns() + kCloseNs);
+  // The workers close. To close here at once could lose the word to those who are just sending something, and to close before a worker does
+  // could lose it to one that is cut off, or stopped.
+  stopped_ns = clock.now_ns();
+  transport.start_timer(kClose, stopped_ns + kCloseNs);
+  for (auto& [id, node] : nodes) untold[node.peer] = std::move(node.name);
   nodes.clear(), members.clear();
   for (const uint64_t timer : {kTick, kJoin, kGrace, kLink}) transport.stop_timer(timer);
   books.sync(clock.now_ns(), 0);
+}
+
+// Some time after the last word.
+void CoordinatorCore::close_rest() {
+  closed = true;
+  const bool at_last = clock.now_ns() >= stopped_ns + kEndNs;
+  for (auto it = peers.begin(); it != peers.end();) {
+    const bool waits = !at_last && untold.contains(it->first);
+    if (!waits) transport.close(it->first);
+    it = waits ? std::next(it) : peers.erase(it);
+  }
+  for (const auto& [peer, since] : strangers) transport.close(peer);
+  strangers.clear();
+  if (!peers.empty()) transport.start_timer(kClose, stopped_ns + kEndNs);
+}
+
+// Who has heard the last word closes; a connection that ends otherwise may have lost it.
+void CoordinatorCore::lose_late(PeerId peer, PeerLoss why) {
+  peers.erase(peer);
+  const auto worker = untold.find(peer);
+  if (worker == untold.end()) return;
+  if (why != PeerLoss::closed) away[worker->second] = {.since_ns = clock.now_ns(), .lives = why == PeerLoss::timed_out};
+  untold.erase(worker);
 }
 
 // ---- work ----
@@ -206,7 +233,7 @@ void Coordinator::describe(const std::string& key, Json value) { core_->about.se
 void Coordinator::stop(const std::string& why, bool finished) { core_->stop(why, finished); }
 void Coordinator::abandon() { core_->abandon(); }
 bool Coordinator::established() const { return core_->established; }
-bool Coordinator::expects_back() const { return core_->expects_back(); }
+std::vector<std::string> Coordinator::expected_back() const { return core_->expected_back(); }
 int64_t Coordinator::round() const { return core_->books.round(); }
 std::optional<uint64_t> Coordinator::hash_of(int64_t round) const { return core_->books.hash_of(round); }
 uint64_t Coordinator::generation() const { return core_->generation; }
@@ -223,8 +250,9 @@ void Coordinator::on_connected(PeerId peer, const std::string&) {
     return;
   }
   if (core_->closed) core_->transport.send(peer, encode(core_->last_word, core_->header(core_->books.round())));
-  if (core_->closed || core_->strangers.size() >= kMaxStrangers) return core_->transport.close(peer);
+  if (core_->strangers.size() >= kMaxStrangers) return core_->transport.close(peer);
   core_->strangers[peer] = core_->clock.now_ns();
+  if (core_->closed) core_->transport.start_timer(CoordinatorCore::kClose, core_->clock.now_ns() + kCloseNs);  // its Join says who it is
 }
 
 void Coordinator::on_frame(PeerId peer, std::span<const std::byte> frame) { core_->on_frame(peer, frame); }
@@ -232,19 +260,14 @@ void Coordinator::on_frame(PeerId peer, std::span<const std::byte> frame) { core
 void Coordinator::on_lost(PeerId peer, PeerLoss why) {
   core_->strangers.erase(peer);
   if (peer == core_->old.peer) core_->old.peer = 0;
-  if (core_->phase == CoordinatorCore::Phase::stopped) core_->peers.erase(peer);
+  if (core_->phase == CoordinatorCore::Phase::stopped) core_->lose_late(peer, why);
   else if (peer == core_->follower.peer) core_->lose_standby(std::string("connection ") + to_string(why));
   else if (const auto it = core_->peers.find(peer); it != core_->peers.end())
-    core_->lose(it->second, "worker_lost", std::string("connection ") + to_string(why));
+    core_->lose(it->second, "worker_lost", std::string("connection ") + to_string(why), why == PeerLoss::timed_out);
 }
 
 void Coordinator::on_timer(uint64_t timer) {
-  if (timer == CoordinatorCore::kClose) {
-    for (const auto& [peer, id] : core_->peers) core_->transport.close(peer);
-    for (const auto& [peer, since] : core_->strangers) core_->transport.close(peer);
-    core_->peers.clear(), core_->strangers.clear();
-    core_->closed = true;
-  }
+  if (timer == CoordinatorCore::kClose) core_->close_rest();
   if (core_->phase == CoordinatorCore::Phase::stopped) return;
   switch (timer) {
     case CoordinatorCore::kTick: return core_->tick();

@@ -101,6 +101,8 @@ struct CoordinatorCore {
   void fail(const Error& error);
   void abandon();
   void stop(const std::string& why, bool finished);
+  void close_rest();
+  void lose_late(PeerId peer, PeerLoss why);
   void event(const char* name, const Node* node, const std::string& cause, const std::string& done);
 
   // ---- coordinator_workers.cpp ----
@@ -110,7 +112,7 @@ struct CoordinatorCore {
   void on_beat(Node& node, const Beat& beat);
   void on_failed(Node& node, const Failed& failed);
   void refuse(PeerId peer, Refuse refuse);
-  void lose(WorkerId id, const std::string& event_name, const std::string& cause);
+  void lose(WorkerId id, const std::string& event_name, const std::string& cause, bool lives = false);
   void evict(WorkerId id, const std::string& event_name, const std::string& cause, bool come_back);
   void beat_unasked(uint64_t now);
   void check_silence(uint64_t now);
@@ -187,7 +189,7 @@ struct CoordinatorCore {
   void on_link_lost(Node& node, const LinkLost& lost);
   void part(const Node& one, const Node& two, const std::string& why);
   bool stays_away(const Join& join);
-  bool expects_back() const;
+  std::vector<std::string> expected_back() const;
   void doubt_link(const Node& node);
   bool doubted(WorkerId one, WorkerId two) const;  // the link between them was reported lost before this generation
 
@@ -283,7 +285,7 @@ struct CoordinatorCore {
   bool formed_once = false;
   bool closed = false;  // after the last word
   uint64_t fingerprint = 0;
-  uint64_t started_ns = 0, ticked_ns = 0, first_join_ns = 0;
+  uint64_t started_ns = 0, ticked_ns = 0, first_join_ns = 0, stopped_ns = 0;
   Stop last_word;  // once stopped
   bool ledger_troubled = false;
   uint64_t ledger_told_ns = 0;
@@ -323,7 +325,12 @@ struct CoordinatorCore {
     std::string address, cause;
   };
   std::map<WorkerId, SentOff> sent_off;  // for good; who did not hear it comes again under its number
-  std::map<std::string, uint64_t> away;  // workers that were lost or sent away and may come again: since when, by name
+  struct Away {
+    uint64_t since_ns;
+    bool lives;  // nothing says that its process is dead
+  };
+  std::map<std::string, Away> away;                // workers that were lost or sent away and may come again, by name
+  std::unordered_map<PeerId, std::string> untold;  // workers that may not have heard the last word: by name
 
   // For the timeline: outlives a worker's node until the last of its spans has come.
   struct Timeline {

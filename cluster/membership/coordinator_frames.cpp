@@ -88,7 +88,7 @@ void CoordinatorCore::on_late_frame(PeerId peer, std::span<const std::byte> fram
   if (strangers.erase(peer) == 0) return;
   Join join;
   if (read_header(frame, &h) && h.type == MessageType::join && decode(frame.subspan(kHeaderBytes), &join)) away.erase(join.name);
-  if (last_word.why.empty()) return transport.close(peer);  // another coordinator speaks for the run now
+  if (last_word.why.empty() || closed) return transport.close(peer);  // another coordinator speaks for the run now; or it has been told
   peers[peer] = 0;
   transport.send(peer, encode(last_word, header(books.round())));
 }

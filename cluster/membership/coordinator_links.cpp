@@ -2,13 +2,15 @@
 #include <algorithm>
 
 #include "cluster/membership/coordinator_core.h"
+#include "cluster/planted.h"
 
 namespace perigee {
 namespace {
 
 constexpr uint64_t kComplaintNs = 30'000'000'000;  // three complaints about a link within this, and one of the two goes
 constexpr uint64_t kSuspicionNs = 50'000'000;      // between a broken link and what is done about it
-constexpr uint64_t kBackNs = 3'000'000'000;        // who is sent away tries again within two seconds
+constexpr uint64_t kBackNs = 5'000'000'000;        // whose connection broke tries again within two seconds, or is dead
+constexpr uint64_t kLooksNs = 120'000'000'000;     // who was cut off looks for a coordinator for so long
 constexpr double kAwayMs = 1000, kMostAwayMs = 8000, kForgivenMs = 60'000;
 
 bool is_link_of(const DeadLink& link, WorkerId a, WorkerId b) { return link.low == std::min(a, b) && link.high == std::max(a, b); }
@@ -87,9 +89,15 @@ bool CoordinatorCore::stays_away(const Join& join) {
   return needed && clock.now_ns() < cut->second.until_ns;
 }
 
-// Someone who was sent away, or whose connection broke, is about to try again: it must hear that the run is over.
-bool CoordinatorCore::expects_back() const {
-  return std::any_of(away.begin(), away.end(), [&](const auto& one) { return clock.now_ns() < one.second + kBackNs; });
+// Who was sent away, or whose connection broke, is about to try again: it must hear that the run is over. Who fell silent lives for all that is
+// known, and tries again when it can.
+std::vector<std::string> CoordinatorCore::expected_back() const {
+  std::vector<std::string> names;
+  for (const auto& [name, gone] : away)
+    if (clock.now_ns() < gone.since_ns + (gone.lives ? kLooksNs : kBackNs)) names.push_back(name);
+  for (const auto& [peer, name] : untold) names.push_back(name);
+  if (planted(Bug::ends_unheard)) names.clear();
+  return names;
 }
 
 void CoordinatorCore::doubt_link(const Node& node) {

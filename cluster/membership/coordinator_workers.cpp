@@ -50,7 +50,7 @@ void CoordinatorCore::on_join(PeerId peer, const FrameHeader& h, Join join) {
   if (const auto off = sent_off.find(join.id); off != sent_off.end() && off->second.address == join.address)
     return refuse(peer, {.kind = 5, .what = off->second.cause});
   if (stays_away(join)) {
-    away[join.name] = clock.now_ns();
+    away[join.name] = {.since_ns = clock.now_ns(), .lives = true};
     return refuse(peer, {.kind = 5,
                          .retry = true,
                          .what = "no link between it and " + cut_off.at(join.name).from + " held a moment ago",
@@ -109,7 +109,7 @@ void CoordinatorCore::welcome(PeerId peer, WorkerId id, Join join) {
        books.round());
   tell_where(node);
   if (const auto all = partitions.all(); !all.places.empty()) tell(node, all, books.round());
-  if (moved.places.empty()) return;
+  if (moved.places.empty() || planted(Bug::holders_untold)) return;
   for (const auto& [other, told] : nodes)
     if (other != id) tell(told, moved, books.round());
 }
@@ -147,8 +147,8 @@ void CoordinatorCore::on_failed(Node& node, const Failed& failed) {
   fail(Error(static_cast<ErrorKind>(std::clamp<uint16_t>(failed.kind, 2, 7)), {.where = "worker " + name, .what = failed.text}));
 }
 
-// The worker is gone: its work goes back, and the others go on without it.
-void CoordinatorCore::lose(WorkerId id, const std::string& event_name, const std::string& cause) {
+// The worker is gone: its work goes back, and the others go on without it. `lives`: its process probably does, and may come again.
+void CoordinatorCore::lose(WorkerId id, const std::string& event_name, const std::string& cause, bool lives) {
   const auto it = nodes.find(id);
   assert(it != nodes.end());
   Node node = std::move(it->second);
@@ -167,7 +167,7 @@ void CoordinatorCore::lose(WorkerId id, const std::string& event_name, const std
   std::erase(members, id);
   forget_image(id);
   control.pace.forget(id);
-  if (event_name == "worker_lost") away[node.name] = clock.now_ns();
+  if (event_name == "worker_lost") away[node.name] = {.since_ns = clock.now_ns(), .lives = lives};
   while (away.size() > kMaxWorkers) away.erase(away.begin());
   std::string done = given > 0 ? std::to_string(given) + " examples go back to be done by others; " : "";
   done += was_member ? std::to_string(members.size()) + " workers go on" : "it was not taking part";
@@ -181,7 +181,7 @@ void CoordinatorCore::evict(WorkerId id, const std::string& event_name, const st
   transport.send(node.peer, encode(Refuse{.kind = 5, .retry = come_back, .what = cause}, header(-1)));
   if (!come_back) sent_off[id] = {node.address, cause};
   if (sent_off.size() > kMaxWorkers) sent_off.erase(sent_off.begin());
-  lose(id, event_name, cause);
+  lose(id, event_name, cause, come_back);
 }
 
 // A worker with much to send answers late: it must not take this side for dead because it is slow itself.

@@ -40,6 +40,7 @@ struct WorkerCore {
   void mark(TracePhase phase);
   void send_trace();
   void tick();
+  void tell_alone();
   void check_links(uint64_t now);
   void check_deadlines(uint64_t now);
   void fail(const Error& error, bool for_all);
@@ -109,6 +110,8 @@ struct WorkerCore {
   PeerId coordinator = 0;
   size_t attempt = 0;  // picks the coordinator
   double backoff_ms = 0;
+  uint64_t tries = 0;           // to connect, since it was welcome
+  bool told_alone = false;      // that it looks for a coordinator
   uint64_t alone_since_ns = 0;  // no coordinator since then
   uint64_t heard_ns = 0, beat_ns = 0, ticked_ns = 0, links_beat_ns = 0;
   struct Stepped {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <utility>
 
 #include "cluster/planted.h"
 
@@ -10,7 +11,8 @@ namespace perigee {
 namespace {
 
 constexpr uint64_t kWorkerTickNs = 100'000'000;
-constexpr uint64_t kLinkNs = 5'000'000'000;
+constexpr uint64_t kFirstLinkNs = 2'000'000'000, kLinkNs = 5'000'000'000;  // for an attempt to connect; later ones have more time
+constexpr uint64_t kToldAloneNs = 10'000'000'000;
 constexpr uint64_t kAnswerNs = 100'000'000;  // the coordinator only answers beats: its answer to the last one may be on the way
 constexpr int kProbes = 8;
 constexpr int kTracedAtOnce = 8;  // frames
@@ -47,7 +49,9 @@ void WorkerCore::start() {
 void WorkerCore::connect() {
   const std::string& address = options.coordinators[attempt % options.coordinators.size()];
   state = State::connecting;
-  coordinator = transport.connect(address, clock.now_ns() + kLinkNs);
+  // A relay that forwards nothing for a while loses what passes: the first attempts after a loss are short, so that the next one comes soon.
+  const uint64_t allowed = std::min(kLinkNs, kFirstLinkNs + tries++ * 1'000'000'000);
+  coordinator = transport.connect(address, clock.now_ns() + allowed);
 }
 
 void WorkerCore::schedule_retry() {
@@ -105,7 +109,9 @@ void WorkerCore::on_welcome(const FrameHeader& h, const Welcome& welcome) {
   id = welcome.id;
   links.join(id);
   backoff_ms = 0;
+  tries = 0;
   alone_since_ns = 0;
+  told_alone = false;
   if (welcome.trace && options.trace) {
     options.trace->turn_on();
     probes = kProbes;
@@ -212,10 +218,19 @@ void WorkerCore::tick() {
     return fail(Error(ErrorKind::cluster, {.where = options.name,
                                            .what = "no coordinator could be reached",
                                            .got = std::to_string((now - alone_since_ns) / 1'000'000'000) + " s without one",
-                                           .hint = "the first address tried was " + options.coordinators[0]}),
+                                           .hint = "the run may have ended while this worker was cut off; the first address tried was " +
+                                                   options.coordinators[0]}),
                 false);
+  if (alone_since_ns != 0 && now - alone_since_ns > kToldAloneNs && !std::exchange(told_alone, true)) tell_alone();
   check_deadlines(now);
   if (state != State::stopped) rounds->tick(now);
+}
+
+// It waits because a coordinator that died may come back with --resume, and wants what this worker holds.
+void WorkerCore::tell_alone() {
+  const auto seconds = std::to_string(static_cast<int64_t>(options.give_up_ms / 1000));
+  event("coordinator_missed", Json(Json::Object{{"cause", "no coordinator answers at " + options.coordinators[0]},
+                                                {"done", "looks for one until it has been without for " + seconds + " s, then ends"}}));
 }
 
 // A connection whose other end is gone without a word, or that a firewall has forgotten, looks alive for long.

@@ -252,6 +252,8 @@ void ExchangedCommits::check(uint64_t now) {
   if (c_.options.policy.inner.active() && !in_exchange())  // a worker that waits for its group is not late, but one in the group
     std::erase_if(late, [&](WorkerId id) { return !c_.nodes.at(id).waits_for.empty(); });
   std::erase_if(late, [&](WorkerId id) { return !c_.nodes.contains(id); });
+  // Another one holds the examples: to send this one away would bring them no sooner. Its reader has a deadline of its own.
+  std::erase_if(late, [&](WorkerId id) { return c_.nodes.at(id).waits_for == "examples"; });
   if (late.empty() || c_.phase != CoordinatorCore::Phase::running) return;
   // A worker that computes for so long without a step will not get further by joining again: it is to be restarted.
   const Node& node = c_.nodes.at(most_to_blame(late, now));

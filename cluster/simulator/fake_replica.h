@@ -60,6 +60,8 @@ class FakeReplica final : public Replica {
              poison.begin < range.begin + range.count;
     }
     Range poison;  // examples that no worker can compute
+    // The rows of this range are here; false: they have been asked for. Null: always.
+    std::function<bool(const Range& range)> rows;
   };
   // `complain` hears of a request that breaks the contract, or of sums that are not what the protocol says.
   FakeReplica(Options options, Network& network, int process, ReplicaFaults& faults, std::function<void(const std::string&)> complain);
@@ -90,6 +92,7 @@ class FakeReplica final : public Replica {
   void drop() override;
   int64_t steps() const override { return steps_; }
   int64_t evaluated() const override { return evaluated_; }
+  bool waits_for_examples() const override;
 
   int64_t round() const { return round_; }  // of the result held
   const Contents& contents() const { return contents_; }
@@ -105,7 +108,8 @@ class FakeReplica final : public Replica {
     uint32_t bucket = 0;  // announced
     uint64_t begun_ns = 0;
     Contribution contribution;
-    bool waits = false;  // for the result of the contribution before
+    bool waits = false;          // for the result of the contribution before
+    uint64_t lacks_rows_ns = 0;  // since when; 0: it does not
   };
   void later(double ms, std::function<void()> what);
   void stage(size_t row, const Contents& contents, int64_t examples, bool counts);
@@ -134,6 +138,7 @@ class FakeReplica final : public Replica {
   void repeat(const PartOrder& order);
   void stage_gradient(const TrainOrder& order, float times, Contribution* contribution);
   void progress(uint64_t token);
+  bool lacks_rows();
   void evaluate_from(const Evaluate& order, int64_t begin);
   void finish_training();
 

@@ -11,6 +11,11 @@
 #include "src/core/error.h"
 
 namespace perigee::sim {
+namespace {
+
+constexpr double kRowsLookMs = 5;  // between two looks whether the rows of a step are here
+
+}  // namespace
 
 void FakeReplica::stage(size_t row, const Contents& contents, int64_t examples, bool counts) {
   const std::span<std::byte> block = exchange_row(row);
@@ -66,12 +71,29 @@ void FakeReplica::train(const TrainOrder& order) {
   later(first, [this, token] { progress(token); });
 }
 
+bool FakeReplica::waits_for_examples() const {
+  return training_ && training_->lacks_rows_ns != 0 && network_.now_ns() - training_->lacks_rows_ns > 100 * kMs;
+}
+
+// Some of those that are computed next.
+bool FakeReplica::lacks_rows() {
+  Training& t = *training_;
+  if (!options_.rows || (t.order.gradient && t.step > 0)) return false;
+  bool lacks = false;
+  for (size_t i = t.order.gradient ? 0 : t.step; i < t.order.ranges.size() && (t.order.gradient || i == t.step); ++i)
+    lacks |= !options_.rows(t.order.ranges[i]);
+  if (!lacks) t.lacks_rows_ns = 0;
+  else if (t.lacks_rows_ns == 0) t.lacks_rows_ns = network_.now_ns();
+  return lacks;
+}
+
 // A gradient announces its buckets in the last third of the time; local steps are made one by one.
 void FakeReplica::progress(uint64_t token) {
   if (token != token_ || !training_) return;
   Training& t = *training_;
   if (faults_.stuck) return;
   const auto again = [&](double ms) { later(ms, [this, token] { progress(token); }); };
+  if (lacks_rows()) return again(kRowsLookMs);
   if (t.order.gradient) {
     int64_t examples = 0;
     for (const Range& range : t.order.ranges) examples += range.count;

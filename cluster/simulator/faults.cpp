@@ -24,6 +24,7 @@ bool keeps_from_being_heard(Fault::Kind kind) {
     case Fault::Kind::partition_pair:
     case Fault::Kind::partition_half:
     case Fault::Kind::half_open:
+    case Fault::Kind::swallow:
     case Fault::Kind::flapping:
     case Fault::Kind::slow_link:
     case Fault::Kind::loss:
@@ -148,7 +149,10 @@ void World::take_hold(const Struck& s) {
   if (fault.kind == Fault::Kind::reset || fault.kind == Fault::Kind::reset_pair)  // of hosts, not of workers
     for (const auto& each : workers_)
       if (each->host == s.node.host || each->host == s.other_host) struck_[each->name] = std::max(struck_[each->name], in(kShowsMs));
-  if (keeps_from_being_heard(fault.kind)) disturbed_until_ns_ = std::max(disturbed_until_ns_, in(fault.for_ms + kSettleMs));
+  if (keeps_from_being_heard(fault.kind)) {
+    cut_off_until_ns_ = std::max(cut_off_until_ns_, in(fault.for_ms));
+    disturbed_until_ns_ = std::max(disturbed_until_ns_, in(fault.for_ms + kSettleMs));
+  }
   reached(to_string(fault.kind));
   say(std::string("FAULT ") + to_string(fault.kind) + " " + s.node.name + " for " + std::to_string(static_cast<int64_t>(fault.for_ms)) +
       " ms");
@@ -185,8 +189,11 @@ void World::cut_power(const Struck& s) {
 
 void World::pause_process(int process, const Struck& s) {
   network_.pause(process);
-  s.after([this, process] {
+  const int data = s.node.process == process ? s.node.data_process : -1;  // one process, in truth
+  if (data >= 0) network_.pause(data);
+  s.after([this, process, data] {
     network_.resume(process);
+    if (data >= 0) network_.resume(data);
     if (process == coordinator_process_) stood_still_ns_ = network_.now_ns();
   });
 }
@@ -210,7 +217,8 @@ void World::expect_given_up(const std::vector<uint64_t>& connections, uint64_t u
 
 void World::check_given_up(uint64_t connection, uint64_t notice_ns, uint64_t until_ns) {
   const auto [process, heard_ns] = network_.believer(connection);
-  if (process < 0 || process == coordinator_process_ || network_.now_ns() >= until_ns) return;
+  const auto of_run = [process](const auto& node) { return node->process == process; };  // connections for examples have more patience
+  if (std::ranges::none_of(workers_, of_run) || network_.now_ns() >= until_ns) return;
   if (const uint64_t due_ns = heard_ns + notice_ns; network_.now_ns() < due_ns)
     return network_.at(due_ns, [this, connection, notice_ns, until_ns] { check_given_up(connection, notice_ns, until_ns); });
   fail(name_of(process) + " believes in a link that has carried nothing for two seconds");
@@ -222,6 +230,16 @@ void World::partition_half(const Struck& s) {
   for (const int a : one)
     for (const int b : rest)
       if (!one.contains(b)) partition(a, b, true, true, s.fault.for_ms);
+}
+
+void World::swallow(const Struck& s) {
+  network_.swallow(s.node.host, kCoordinatorHost, in(s.fault.for_ms));
+  for (const auto& each : workers_) network_.swallow(s.node.host, each->host, in(s.fault.for_ms));
+}
+
+void World::compute_anew(const Struck& s) {
+  s.node.computed_anew = true;
+  end_worker(s.who, false, s.fault.for_ms);
 }
 
 void World::flap(const Struck& s) {
@@ -290,6 +308,8 @@ const std::map<Fault::Kind, World::Strike>& World::strikes() {
       {Kind::half_open,
        {apart, [](S s) { s.world.expect_given_up(s.world.network_.mute_connections(s.node.host, s.other_host), UINT64_MAX); }}},
       {Kind::partition_half, {always, [](S s) { s.world.partition_half(s); }}},
+      {Kind::other_rows, {[](S s) { return s.node.data != nullptr && !s.node.held.empty(); }, [](S s) { s.world.compute_anew(s); }}},
+      {Kind::swallow, {always, [](S s) { s.world.swallow(s); }}},
       {Kind::flapping, {always, [](S s) { s.world.flap(s); }}},
       {Kind::reset, {always, [](S s) { s.world.reset_all(s); }}},
       {Kind::reset_pair, {always, [](S s) { s.world.network_.reset_connections(s.node.host, s.other_host); }}},

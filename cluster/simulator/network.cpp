@@ -296,6 +296,13 @@ void Network::reset_connections(int host_a, int host_b) {
   }
 }
 
+void Network::swallow(int host_a, int host_b, uint64_t until_ns) {
+  if (host_a == host_b) return;
+  mute_connections(host_a, host_b);
+  uint64_t& until = swallowed_[std::minmax(host_a, host_b)];
+  until = std::max(until, until_ns);
+}
+
 std::vector<uint64_t> Network::connections_between(int host_a, int host_b) const {
   std::vector<uint64_t> found;
   for (uint64_t number = first_connection_; number < first_connection_ + connections_.size(); ++number) {
@@ -380,6 +387,8 @@ void Network::reach(uint64_t number) {
     ++reached_.refused;
     return lose(number, 0, PeerLoss::refused);
   }
+  const auto swallowed = swallowed_.find(std::minmax(host, target.host));
+  if (swallowed != swallowed_.end() && now_ < swallowed->second) return again(c->deadline - now_);
   if (target.is_paused) return again(50 * kMs);  // its kernel accepts, but the handshake gets no answer
   Side& to = c->sides[1];
   to.process = it->second;

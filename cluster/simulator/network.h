@@ -68,6 +68,9 @@ class Network {
   void reset_connections(int host_a, int host_b);
   // Open connections between the two carry nothing any more, and neither side is told. Returns their numbers. Later ones work.
   std::vector<uint64_t> mute_connections(int host_a, int host_b);
+  // As behind a relay that forwards nothing: open connections are muted, and attempts to connect get no answer until their own deadline,
+  // however soon after it works again.
+  void swallow(int host_a, int host_b, uint64_t until_ns);
   std::vector<uint64_t> connections_between(int host_a, int host_b) const;
   // A side of it that lives and believes in it, though it is no stranger there.
   struct Believer {
@@ -173,6 +176,7 @@ class Network {
   std::map<int, Host> hosts_;
   std::map<std::string, int> addresses_;
   std::map<std::pair<int, int>, int> blocks_;
+  std::map<std::pair<int, int>, uint64_t> swallowed_;  // between two hosts, the lower one first: until when
   LinkQuality quality_;
   size_t queue_bytes_ = size_t{1} << 20;
   uint64_t peak_queue_ = 0;

@@ -13,6 +13,7 @@ namespace perigee::sim {
 
 namespace {
 constexpr double kEndsMs = 5000;      // after a coordinator's start every worker has found it
+constexpr double kHearsMs = 1000;     // who can be reached from then on, after the end of the run, hears of it
 constexpr double kMournsMs = 3000;    // after the last sign of a fault no link ends any more because of it
 constexpr double kRestoresMs = 2000;  // from a new server's start to the first round, besides what a round takes
 }  // namespace
@@ -262,10 +263,11 @@ void World::check_end() {
     fail("the coordinator left " + std::to_string(timers) + " timers running");
 }
 
-// A worker that had joined, and that nothing keeps from being told, does not wait for a coordinator that is gone.
+// A worker that had joined, and that nothing keeps from being told, does not wait for a coordinator that is gone: not one that was cut off
+// when the run ended, either, as long as the launcher is there when it can be reached again.
 void World::check_all_have_ended() {
-  const uint64_t calm_ns = std::max(disturbed_until_ns_, coordinator_started_ns_ + ns(kEndsMs));
-  if (gave_up_ || scenario_.network.loss > 0 || stopped_ns_ < calm_ns) return;
+  const bool reachable = cut_off_until_ns_ <= stopped_ns_ + ns(kHearsMs);
+  if (gave_up_ || scenario_.network.loss > 0 || !reachable || stopped_ns_ < coordinator_started_ns_ + ns(kEndsMs)) return;
   for (const auto& node : workers_)
     if (node->worker && node->joined && node->wanted && !network_.paused(node->process))
       fail(node->name + " still runs although the run ended " + std::to_string((network_.now_ns() - stopped_ns_) / 1'000'000) + " ms ago");

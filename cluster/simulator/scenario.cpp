@@ -7,7 +7,8 @@
 namespace perigee::sim {
 namespace {
 
-constexpr int64_t kFirstPolicies = 8;  // those that came later have draws of their own, so that scenarios stay what they were
+constexpr int64_t kFirstPolicies = 8;     // those that came later have draws of their own, so that scenarios stay what they were
+constexpr int64_t kSteeredPolicies = 20;  // likewise, where an operator steers
 
 constexpr const char* kNames[] = {"worker_kill",
                                   "worker_power",
@@ -43,7 +44,9 @@ constexpr const char* kNames[] = {"worker_kill",
                                   "outlying",
                                   "steer",
                                   "half_open",
-                                  "withholds"};
+                                  "withholds",
+                                  "other_rows",
+                                  "swallow"};
 static_assert(std::size(kNames) == static_cast<size_t>(Fault::Kind::count));
 
 // Exchanges inside groups between rounds.
@@ -170,7 +173,7 @@ const std::vector<std::string>& scenario_policies() {
       "allreduce",       "allreduce_shards",  "periodic",  "periodic_quorum", "every_ms",      "post_local",
       "allreduce_coded", "allreduce_passes",  "served",    "served_stale",    "served_merged", "nested",
       "gossip",          "overlap",           "streaming", "by_speed",        "auto",          "sharded",
-      "steered",         "allreduce_repeats", "streamed"};
+      "steered",         "allreduce_repeats", "streamed",  "partitioned"};
   return names;
 }
 
@@ -354,6 +357,23 @@ void deal_out_streams(Scenario& s) {
   s.planned = lanes.chance(0.8) ? s.examples * epochs : lanes.integer(s.examples / 2, s.examples * epochs);
 }
 
+// Each partition has a holder or two, whom most of the faults strike; all come back.
+void hold_partitions(Scenario& s, double work_ms) {
+  using Kind = Fault::Kind;
+  static constexpr Kind kKinds[] = {Kind::worker_kill, Kind::worker_kill,        Kind::worker_power, Kind::worker_pause,
+                                    Kind::other_rows,  Kind::other_rows,         Kind::partition,    Kind::partition_outgoing,
+                                    Kind::half_open,   Kind::partition_incoming, Kind::flapping,     Kind::partition_pair,
+                                    Kind::reset,       Kind::reset_pair,         Kind::slow_link,    Kind::swallow,
+                                    Kind::loss,        Kind::coordinator_kill,   Kind::join};
+  SeededRng rng(mix(s.seed, 0x68656c64));
+  s.workers = std::max(s.workers, 2), s.workers_per_host = 1;
+  s.partitions = static_cast<int>(rng.integer(2, std::min<int64_t>(2 * s.workers, s.examples / 2)));
+  if (rng.chance(0.4)) s.averaging = Json(Json::Object{{"type", "allreduce"}});
+  s.faults.clear();
+  for (int64_t i = rng.integer(0, 5); i > 0; --i)
+    s.faults.push_back(make_fault(kKinds[rng.integer(0, std::size(kKinds) - 1)], rng.between(0, work_ms + 500), s.workers, rng));
+}
+
 // Everything that was learnt is lost while most of the work is ahead, and is learnt again.
 void lose_everything(Scenario& s, SeededRng& rng) {
   s.faults.clear();
@@ -409,8 +429,7 @@ Scenario make_scenario(uint64_t seed, const std::string& asked) {
   SeededRng steering(mix(seed, 0x73746565));
   // For any policy. Half of the runs have no other fault.
   const bool steered = asked == "steered";
-  const std::string policy =
-      steered ? scenario_policies()[static_cast<size_t>(steering.integer(0, static_cast<int64_t>(scenario_policies().size()) - 2))] : asked;
+  const std::string policy = steered ? scenario_policies()[static_cast<size_t>(steering.integer(0, kSteeredPolicies - 1))] : asked;
   SeededRng rng(mix(seed, 0x7363656e));
   Scenario s = make_cluster(seed, policy, rng);
   // Faults fall into the time that the work takes, more or less.
@@ -425,8 +444,11 @@ Scenario make_scenario(uint64_t seed, const std::string& asked) {
     s.faults.push_back(make_fault(Fault::Kind::half_open, silent.between(300, work_ms + 300), s.workers, silent));
   if (SeededRng withheld(mix(seed, 0x77697468)); !wrong && withheld.chance(0.04))
     s.faults.push_back(make_fault(Fault::Kind::withholds, withheld.between(300, work_ms + 300), s.workers, withheld));
+  if (SeededRng relay(mix(seed, 0x7377616c)); !wrong && relay.chance(0.05))
+    s.faults.push_back(make_fault(Fault::Kind::swallow, relay.between(300, work_ms + 300), s.workers, relay));
   if (SeededRng dying(mix(seed, 0x64696573)); s.served() && !steered && !wrong && dying.chance(0.15)) lose_servers(s, dying);
   if (policy == "streamed") deal_out_streams(s);
+  if (policy == "partitioned") hold_partitions(s, work_ms);
   if (steered && steering.chance(0.5)) s.faults.clear();
   if (steered || (policy.empty() && !wrong && steering.chance(0.15)))
     for (int64_t i = steering.integer(1, 4); i > 0; --i)

@@ -47,6 +47,8 @@ struct Fault {
     steer,        // the operator pauses the run for a while, or sends a worker away, or turns a knob
     half_open,    // nothing passes any more on the connections between two workers, and neither is told; new ones work
     withholds,    // a worker makes no image of its parameters for a while
+    other_rows,   // a worker dies, and comes again with its partitions' rows in another order; refused, it comes with the right ones
+    swallow,      // the relay before a worker forwards nothing for a while: what is sent through it is lost, and never sent again
     count
   };
   Kind kind = Kind::worker_kill;
@@ -65,6 +67,7 @@ struct Scenario {
   int64_t examples = 96, planned = 288;  // of an epoch; of the run
   int64_t batch = 4, global_batch = 0;
   int64_t shards = 1, streams = 0;  // of the order; lanes of which each shard has some
+  int partitions = 0;               // of the data, that workers hold and serve to each other; 0: each has all of them
   bool repeats = false;             // rounds of each step add up several rows, one after the other
   double example_ms = 5, apply_ms = 0.2;
   int buckets = 2;

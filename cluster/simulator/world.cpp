@@ -13,7 +13,7 @@ namespace perigee::sim {
 namespace {
 
 constexpr double kMinLimitMs = 60'000;
-constexpr double kEndMs = 6000;             // so long a launcher waits for workers to end
+constexpr double kEndMs = 10'000;           // so long a launcher waits for workers to end
 constexpr uint64_t kMaxEvents = 5'000'000;  // a node sends without end
 
 std::string text_of(const std::vector<Range>& ranges) {
@@ -62,6 +62,7 @@ World::World(const Scenario& scenario, const SimulateOptions& options)
       poison_ = {0, static_cast<int64_t>(fault.how * static_cast<double>(scenario_.examples - 1)), 1};
       reached("poison");
     }
+  if (scenario_.partitions > 0) partitioned_ = std::make_unique<PartitionedData>(scenario_.examples, scenario_.partitions);
   coordinator_process_ = network_.add_process(kCoordinatorHost, "coordinator:1");
   const auto skew = [&](int process) {
     if (scenario_.skewed_clocks) network_.set_clock(process, rng_.next() >> 20, 1 + rng_.between(-2e-4, 2e-4));
@@ -115,12 +116,13 @@ Outcome World::run() {
   }
   if (outcome_.failure.empty()) check_all_have_ended();
   // Connections that are closing get their time to close.
-  const uint64_t drained = network_.now_ns() + ns(8000);
+  const uint64_t drained = network_.now_ns() + ns(kEndMs + 2000);
   while (outcome_.failure.empty() && network_.now_ns() < drained && network_.step()) {}
   if (outcome_.failure.empty()) check_end();
   outcome_.trace_hash = network_.trace_hash();
   outcome_.events = network_.events();
   outcome_.virtual_ns = network_.now_ns() - start;
+  outcome_.ended_ms = stopped_ns_ > start ? static_cast<double>(stopped_ns_ - start) * 1e-6 : 0;
   const Network::Reached& r = network_.reached();
   const auto count = [&](const char* site, uint64_t times) {
     if (times > 0) outcome_.sites[site] += static_cast<int64_t>(times);
@@ -145,7 +147,7 @@ bool World::over() const {
 // As the real one: once nobody is connected any more, and nobody is expected, it ends, and can be reached no more.
 void World::end_launcher() {
   if (!stopped_ || launcher_gone_ || !coordinator_ || network_.paused(coordinator_process_)) return;
-  const bool quiet = network_.open_connections(coordinator_process_) == 0 && !coordinator_->expects_back();
+  const bool quiet = network_.open_connections(coordinator_process_) == 0 && coordinator_->expected_back().empty();
   if (!quiet && network_.now_ns() < stopped_ns_ + ns(kEndMs)) return;
   launcher_gone_ = true;
   network_.unlisten(coordinator_process_);
@@ -170,6 +172,7 @@ void World::start_coordinator() {
   o.streams = scenario_.streams;
   o.steerable = scenario_.steered();
   o.fingerprint = 1;
+  if (partitioned_) o.sources = partitioned_->manifest(), o.partitions = partitioned_->of_job();
   o.min_workers = scenario_.min_workers;
   o.takes_over = coordinator_starts_ > 0;
   o.resume_round = checkpoint_.round;
@@ -202,6 +205,8 @@ int World::add_worker(bool wrong_data, bool server) {
   node->wrong_data = wrong_data;
   node->server = server;
   node->process = network_.add_process(node->host, "worker" + std::to_string(who) + ":1");
+  for (int each = 0; each < scenario_.partitions && !server; ++each)  // the first holders, and one more for some
+    if (who < scenario_.workers ? each % scenario_.workers == who : each == who % scenario_.partitions) node->held.push_back(each);
   workers_.push_back(std::move(node));
   return who;
 }
@@ -222,15 +227,19 @@ void World::start_worker(int who) {
   r.poison = poison_;
   r.steered = scenario_.steered();
   r.learns = scenario_.learns;
-  node.replica = std::make_unique<FakeReplica>(r, network_, node.process, node.faults, [this, who](const std::string& what) {
-    fail(workers_[static_cast<size_t>(who)]->name + ": " + what);
-  });
   WorkerOptions o;
   o.coordinators = {"coordinator:1"};
   o.name = node.name;
   o.host = "host" + std::to_string(node.host);
   o.address = "worker" + std::to_string(who) + ":1";
   o.server = node.server;
+  if (partitioned_) {
+    hold_partitions(node, &o);
+    r.rows = [&node](const Range& range) { return node.data->has(range); };
+  }
+  node.replica = std::make_unique<FakeReplica>(r, network_, node.process, node.faults, [this, who](const std::string& what) {
+    fail(workers_[static_cast<size_t>(who)]->name + ": " + what);
+  });
   const int p = node.process;
   node.worker = std::make_unique<Worker>(std::move(o), network_.clock(p), network_.rng(p), network_.transport(p), *node.replica, node);
   node.replica->set_events(node.worker.get());
@@ -248,11 +257,23 @@ void World::start_worker(int who) {
   say(node.name + " started");
 }
 
+// It serves them where nobody has been before, as a new process does.
+void World::hold_partitions(WorkerNode& node, WorkerOptions* options) {
+  options->serves = "data" + std::to_string(node.number) + ":" + std::to_string(node.starts);
+  node.data_process = network_.add_process(node.host, options->serves);
+  node.data = std::make_unique<PartitionNode>(*partitioned_, network_, node.data_process, node.held, node.computed_anew,
+                                              [this, &node](const std::string& what) { fail(node.name + ": " + what); });
+  options->held = node.data->held();
+  if (options->held.empty()) options->serves.clear();
+}
+
 void World::end_worker(int who, bool power, double back_after_ms) {
   WorkerNode& node = *workers_[static_cast<size_t>(who)];
   if (!node.worker) return;
   network_.kill(node.process, power);
+  if (node.data) network_.kill(node.data_process, power);
   node.worker.reset();
+  node.data.reset();
   node.replica.reset();
   const uint64_t life = ++node.life;
   if (back_after_ms < 0) return;
@@ -290,7 +311,8 @@ void World::WorkerNode::on_failed(const Error& error) {
   world.say(name + " failed: " + error.what());
   world.reached("worker_failed");
   const bool kicked = std::string_view(error.what()).find("on request") != std::string_view::npos;
-  if (wrong_data != (error.kind() == ErrorKind::data) && !kicked && !world.gave_up_) world.fail(name + " failed: " + error.what());
+  const bool wrong = wrong_data || std::exchange(computed_anew, false);
+  if (wrong != (error.kind() == ErrorKind::data) && !kicked && !world.gave_up_) world.fail(name + " failed: " + error.what());
   world.worker_ended(number, !wrong_data, world.rng_.between(100, 1000));
 }
 

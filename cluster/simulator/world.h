@@ -23,10 +23,13 @@
 
 namespace perigee::sim {
 
+class PartitionedData;
+
 struct Outcome {
   std::string failure;  // empty: everything held
   uint64_t trace_hash = 0, events = 0, virtual_ns = 0;
   double longest_pause_ms = 0;  // between two committed rounds
+  double ended_ms = 0;          // when the run was over
   LedgerAudit audit;
   std::map<std::string, int64_t> sites;  // what the run reached: faults that took hold, events of the protocol
   bool passed() const { return failure.empty(); }
@@ -52,6 +55,7 @@ class World final : public CoordinatorEvents {
   void end_coordinator(bool power);
   int add_worker(bool wrong_data, bool server = false);
   void start_worker(int who);
+  void hold_partitions(WorkerNode& node, WorkerOptions* options);
   void end_worker(int who, bool power, double back_after_ms);  // back_after_ms < 0: it stays away
   void worker_ended(int who, bool restart, double after_ms);
   bool over() const;
@@ -80,7 +84,9 @@ class World final : public CoordinatorEvents {
   void expect_given_up(const std::vector<uint64_t>& connections, uint64_t until_ns);
   void check_given_up(uint64_t connection, uint64_t notice_ns, uint64_t until_ns);
   void partition_half(const Struck& struck);
+  void swallow(const Struck& struck);
   void flap(const Struck& struck);
+  void compute_anew(const Struck& struck);
   void reset_all(const Struck& struck);
   void slow_link(const Struck& struck);
   void worsen_network(const Struck& struck);
@@ -167,6 +173,7 @@ class World final : public CoordinatorEvents {
   int intruder_process_ = -1;
   std::unique_ptr<Operator> operator_;
   std::map<std::pair<uint64_t, int64_t>, std::string> set_options_;  // with which a round was applied, of a generation
+  std::unique_ptr<PartitionedData> partitioned_;                     // null: each worker has all data
   Range poison_;
   std::map<std::pair<uint64_t, int64_t>, int> applied_;  // of a generation and a round: by how many workers
   std::set<std::pair<uint64_t, int64_t>> merged_;        // by a server since it was last restored: epoch and first position of ranges
@@ -174,7 +181,8 @@ class World final : public CoordinatorEvents {
   ResultOracle results_;
   bool goes_on_wrongly_ = false;            // with a wrong result, where nobody could tell
   std::map<std::string, uint64_t> struck_;  // workers that a fault named: until when it may show
-  uint64_t disturbed_until_ns_ = 0;         // by what keeps workers from being heard
+  uint64_t cut_off_until_ns_ = 0;           // by what keeps workers from being heard
+  uint64_t disturbed_until_ns_ = 0;         // the same, until all are connected again
 };
 
 }  // namespace perigee::sim

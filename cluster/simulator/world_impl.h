@@ -1,6 +1,7 @@
 // The parts of World that its files share.
 #pragma once
 
+#include "cluster/simulator/partition_node.h"
 #include "cluster/simulator/world.h"
 
 namespace perigee::sim {
@@ -14,6 +15,12 @@ struct World::WorkerNode final : public WorkerEvents {
   void on_stopped(const std::string& why, bool finished) override;
   void on_failed(const Error& error) override;
   void on_joined() override { joined = true; }
+  void on_welcome(const Welcome& welcome) override {
+    if (data) data->exchange().on_welcome(welcome, worker->job());
+  }
+  void on_holders(const Holders& holders) override {
+    if (data) data->exchange().on_holders(holders);
+  }
   void on_restored(int64_t, uint64_t) override { world.merged_.clear(); }
   void on_served(int64_t round, uint64_t, int64_t, int64_t, const std::vector<Arrival>& merged) override {
     world.check_merged(round, merged);
@@ -24,6 +31,10 @@ struct World::WorkerNode final : public WorkerEvents {
   int process = -1, host = 0;
   std::string name;
   bool wrong_data = false;
+  bool computed_anew = false;  // its partitions' rows have another order, until it is refused
+  std::vector<int> held;       // partitions
+  int data_process = -1;       // where it serves its partitions, in this life
+  std::unique_ptr<PartitionNode> data;
   bool server = false;    // of a served policy: the first
   bool wanted = true;     // it is started again when it ends
   bool finished = false;  // it heard that the run is over

@@ -71,6 +71,33 @@ def strike_with_silence(world, rng, blows, directions):
         world.note_blame(mark, {name})
 
 
+@fault("F9", repeat=2, policies=("allreduce", "served"))
+def cut_off_at_the_end(world, rng, blows):
+    """One worker is cut off from everybody when the run ends, and for a moment longer: it hears of the end, and ends as the others do."""
+    end_without(world, rng, lambda name: (world.control(name).silence(), world.data(name).silence()), lambda name: world.heal_all())
+
+
+@fault("F4", repeat=2, policies=("allreduce", "served"))
+def stopped_at_the_end(world, rng, blows):
+    """The same with SIGSTOP and SIGCONT."""
+    end_without(world, rng, lambda name: world.worker(name).signal(signal.SIGSTOP), lambda name: world.worker(name).signal(signal.SIGCONT))
+
+
+def end_without(world, rng, strike, heal):
+    world.start(3, relay_data=True)
+    mark = world.events.mark()
+    name = rng.choice(list(world.workers))
+    strike(name)
+    world.expect("worker_lost", name, mark)
+    world.let_go()
+    world.wait("the end of the run", lambda e: e.get("event") == "end", mark)
+    time.sleep(rng.random())
+    heal(name)
+    healed = monotonic()
+    world.worker(name).wait()
+    world.figures.add("cut off when the run ended: ends after ms", 1000 * (monotonic() - healed))
+
+
 @fault("F11", repeat=20)
 def flapping_link(world, rng, blows):
     """Every connection of one worker is reset once a second: it comes back each time, and no descriptor stays behind."""

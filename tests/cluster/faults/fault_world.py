@@ -26,6 +26,8 @@ from harness import Process, Skip, Usage, program, write_secret
 PATIENCE = int(os.environ.get("PERIGEE_PATIENCE", "60"))  # seconds for an event that must come; a slow machine may take most of them
 END_PATIENCE = 240  # without a step, until the run has ended
 HELD_MS = ((0.5, 60), (0.8, 200))  # from this share of the work on, for so long
+CLUSTER_ERROR = 5  # exit code
+LOOKS = 120  # seconds for which a worker looks for a coordinator, one that may come back, before it gives up with an error
 LINK = 3  # descriptors that a connection takes more once it has carried something large: it is in shared memory then
 GROWTH = 48 << 20  # bytes of a process that may be caches; a leak per blow is more
 
@@ -426,11 +428,13 @@ class World:
         code = self._wait_for_end()
         if code != exit_code:
             raise Failure(f"the coordinator ended with {code}, not {exit_code}: {self.coordinator.said()[-1500:]}\n{tail(self.events.list)}")
+        # Who could not be reached when the run ended is named, and ends by itself; every other worker has heard of it.
+        unreached = {e["worker"] for e in self.events.list if e.get("event") == "worker_unreached"}
         for child in self.children:
             if child is self.coordinator:
                 continue
-            code = child.wait()
-            if child.expected is not None and code not in child.expected:
+            code = child.wait(PATIENCE + LOOKS if child.name in unreached else PATIENCE)
+            if child.expected is not None and code not in child.expected + ((CLUSTER_ERROR,) if child.name in unreached else ()):
                 raise Failure(f"{child.name} ended with {code}: {child.said()[-1500:]}")
         self.check_ledger(self.skipped)
         self.finished = True

@@ -61,6 +61,9 @@ std::vector<std::string> policies_that_show(Bug bug) {
     case Bug::streams_helped:
     case Bug::streams_kept: return {"streamed"};
     case Bug::shard_forgets_others: return {"sharded"};
+    case Bug::partition_unchecked:
+    case Bug::holders_untold:
+    case Bug::silent_holder_kept: return {"partitioned"};
     case Bug::pause_evicts:
     case Bug::setting_untold: return {"steered"};
     case Bug::pace_unbounded: return {"auto", "by_speed"};

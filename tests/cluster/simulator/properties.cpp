@@ -130,6 +130,19 @@ std::string failure_of_untold_return(uint64_t seed) {
   return told->second == 1 ? "" : "that the server is back is said again and again";
 }
 
+std::string failure_of_unheard_end(uint64_t seed) {
+  using Kind = Fault::Kind;
+  static constexpr Kind kKinds[] = {Kind::swallow, Kind::partition, Kind::worker_pause, Kind::partition_incoming, Kind::partition_outgoing};
+  SeededRng rng(mix(seed, 0x756e6865));
+  Scenario s{.seed = seed, .workers = 3, .examples = 400, .planned = 4000, .example_ms = 5};
+  s.averaging = seed % 2 == 0 ? Json("periodic") : seed % 4 == 1 ? Json("allreduce") : served();
+  const double calm_ms = simulate(s).ended_ms;
+  const double for_ms = rng.between(300, 9000);
+  const double at = std::max(400.0, calm_ms - for_ms + rng.between(-1500, 900));
+  s.faults = {{.kind = kKinds[seed % std::size(kKinds)], .at_ms = at, .for_ms = for_ms, .who = static_cast<int>(rng.integer(0, 2))}};
+  return simulate(s).failure;
+}
+
 std::string failure_of_changing_members(uint64_t seed) {
   SeededRng rng(mix(seed, 0x6d656d62));
   static const char* const kPolicies[] = {"periodic", "allreduce", "post_local"};

@@ -29,6 +29,9 @@ std::string failure_of_full_memory(uint64_t seed);
 // A server dies and comes back: that is said once, whether rounds are to be made again or its image has them all.
 std::string failure_of_untold_return(uint64_t seed);
 
+// A worker is cut off, stopped, or started again shortly before the run ends: once it can be reached it hears of the end, and ends.
+std::string failure_of_unheard_end(uint64_t seed);
+
 struct Property {
   const char* name;
   std::string (*failure)(uint64_t seed);
@@ -42,6 +45,7 @@ inline constexpr Property kProperties[] = {
     {"learning_nothing", failure_of_learning_nothing, Bug::chance_is_divergence},
     {"silent_donor", failure_of_silent_donor, Bug::donor_not_named},
     {"full_memory", failure_of_full_memory, Bug::images_unhurried},
+    {"unheard_end", failure_of_unheard_end, Bug::ends_unheard},
     {"untold_return", failure_of_untold_return, Bug::none},
     {"changing_members", failure_of_changing_members, Bug::formed_too_soon},
 };

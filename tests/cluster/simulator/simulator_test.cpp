@@ -93,7 +93,8 @@ TEST(Faults, EachHasOneRootCause) {
 TEST(Faults, AScenarioReachesEveryKind) {
   std::map<std::string, int> reached;
   for (uint64_t seed = 0; seed < 300; ++seed)
-    for (const Fault& fault : make_scenario(seed).faults) ++reached[to_string(fault.kind)];
+    for (const char* policy : {"", "partitioned"})
+      for (const Fault& fault : make_scenario(seed, policy).faults) ++reached[to_string(fault.kind)];
   for (int kind = 0; kind < static_cast<int>(Fault::Kind::count); ++kind) EXPECT_GT(reached[to_string(static_cast<Fault::Kind>(kind))], 0);
 }
 
@@ -183,7 +184,8 @@ TEST(Simulator, SeedsThatOnceFailedPass) {
       {"streaming", 40873},    {"streaming", 103257},   {"streaming", 7002182}, {"streaming", 7002954},  {"nested", 7002182},
       {"steered", 7002034},    {"overlap", 7001196},    {"streaming", 9501298}, {"streaming", 21003555}, {"streaming", 21006170},
       {"streaming", 22001235}, {"streaming", 22008177}, {"steered", 7003633},   {"steered", 22003109},   {"steered", 9501073},
-      {"steered", 103300},     {"steered", 104407},     {"steered", 21008088},  {"nested", 23007343}};
+      {"steered", 103300},     {"steered", 104407},     {"steered", 21008088},  {"nested", 23007343},    {"partitioned", 247},
+      {"partitioned", 721}};
   for (const auto& [policy, seed] : of_policies) {
     const Outcome outcome = simulate(make_scenario(seed, policy));
     EXPECT_TRUE(outcome.passed()) << "seed " << seed << " of " << policy << ": " << outcome.failure;
