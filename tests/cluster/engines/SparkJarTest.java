@@ -24,7 +24,9 @@ import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.expressions.UserDefinedFunction;
 import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DataTypes;
 
 /** The part of spark_jar_test.py inside an application: SparkJarTest FOLDER PROGRAM CASES...; a line of TAP for each case. */
 public final class SparkJarTest {
@@ -174,6 +176,47 @@ public final class SparkJarTest {
     check(kinds.stream().filter("worker_joined"::equals).count() == 3, kinds.stream().filter(k -> k.startsWith("worker")).collect(Collectors.toList()));
   }
 
+  /** No folder is shared: the tasks keep their partitions. spark_jar_test.py compares the bits. */
+  static void an_estimator_keeps_data_resident() throws Exception {
+    PerigeeEstimator estimator = estimator("resident-ml").setData("resident").setTest(table(1024)).setSettings(new String[] {"epochs=3"});
+    PerigeeModel model = estimator.setShared(folder + "/of-the-driver").fit(table(4096));
+    check(model.run().attempts.size() == 2 && model.run().end.path("test").path("accuracy").asDouble() > 0.8, model.run().end);
+    JsonNode parts = new ObjectMapper().readTree(folder.resolve("resident-ml/job.json").toFile()).path("data");
+    check(parts.path("at").asText().equals("partitions") && parts.at("/train/sources/1/name").asText().equals("train/1"), parts);
+    check(Paths.get(parts.at("/test/file").asText()).startsWith(folder.resolve("of-the-driver")), parts);
+    check(model.transform(table(100)).filter("prediction = label").count() > 80, "predictions");
+  }
+
+  static void a_killed_executor_brings_its_partition_back() throws Exception {
+    AtomicReference<ProcessHandle> killed = new AtomicReference<>();
+    Run run = run("resident-killed", 20);
+    run.data = "resident";
+    run.minWorkers = 2;
+    run.onEvent = event -> {
+      if (!event.path("event").asText().equals("step") || event.path("workers").asInt() != 2 || killed.get() != null) return;
+      killed.set(executors().get(0));
+      killed.get().destroyForcibly();
+    };
+    run.train(spark);
+    List<Integer> attempts = run.attempts.values().stream().sorted().collect(Collectors.toList());
+    check(killed.get() != null && attempts.equals(Arrays.asList(0, 1)), run.attempts);
+  }
+
+  static void rows_that_change_when_they_are_computed_again_are_refused() throws Exception {
+    UserDefinedFunction other = functions.udf((Long id) -> (float) Math.random(), DataTypes.FloatType).asNondeterministic();
+    Run run = run("changing", 2);
+    run.data = "resident";
+    run.train = table(512).withColumn("f7", other.apply(functions.col("id"))).withColumn("features", functions.array(columns()));
+    refused("has other rows than when the run began", () -> run.train(spark));
+    run.out = folder + "/kept";
+    run.train = run.train.persist();
+    try {
+      run.train(spark);
+    } finally {
+      run.train.unpersist();
+    }
+  }
+
   static void a_cancelled_job_leaves_a_checkpoint() throws Exception {
     JavaSparkContext context = JavaSparkContext.fromSparkContext(spark.sparkContext());
     context.setJobGroup("perigee", "to be cancelled");
@@ -211,6 +254,8 @@ public final class SparkJarTest {
     refused("setJob says what to train", () -> new PerigeeEstimator().fit(table(8)));
     refused("there is no column 'feature'; the columns are id, f0", () -> none.copy(new ParamMap()).setFeaturesCol("feature").fit(table(8)));
     refused("has no rows", () -> none.fit(table(8).filter("id < 0")));
+    refused("data 'rezident': it is export", () -> estimator("none").setData("rezident").fit(table(8)));
+    refused("has no rows", () -> estimator("none").setData("resident").setTest(table(8).filter("id < 0")).fit(table(8)));
     refused("rows have no value; drop or fill them", () -> none.fit(table(8).withColumn("features", functions.expr("if(id = 7, null, features)"))));
     refused("lists of different lengths: 8 and 2", () -> none.fit(table(8).coalesce(1).withColumn("features", functions.expr("if(id = 7, array(1f, 2f), features)"))));
     refused("a row has 8 numbers; the shape asks for 784", () -> estimator("none").setShape(new int[] {1, 28, 28}).fit(table(8)));

@@ -30,8 +30,9 @@ JOB = {
     "network": [{"type": "dense", "out": 32, "activation": "relu"}, {"type": "dense", "out": 2}],
     "data": {"train": {"type": "digits", "size": 64}, "global_batch": 32}, "averaging": {"type": "allreduce", "shards": 4},
 }
-SHORT = "writes_tables", "fits_transforms_saves_and_loads_in_a_pipeline"
-ALL = (*SHORT, "names_of_classes_and_parameters", "a_killed_executor_costs_its_task_alone", "a_cancelled_job_leaves_a_checkpoint", "mistakes_are_named")
+SHORT = "writes_tables", "fits_transforms_saves_and_loads_in_a_pipeline", "an_estimator_keeps_data_resident"
+ALL = (*SHORT, "names_of_classes_and_parameters", "a_killed_executor_costs_its_task_alone", "a_killed_executor_brings_its_partition_back",
+       "rows_that_change_when_they_are_computed_again_are_refused", "a_cancelled_job_leaves_a_checkpoint", "mistakes_are_named")
 folder = jar = cluster = None
 clusters = contextlib.ExitStack()
 
@@ -82,8 +83,10 @@ def perigee_processes():
 def works_in_a_pipeline():
     run_cases(SHORT if cluster.home == spark_cluster.home(OLD) else ALL)
     spark_cluster.check_ledger(folder / "work" / "pipeline", 3)
+    spark_cluster.check_ledger(folder / "work" / "resident-ml", 3)
     if cluster.home == spark_cluster.home(NEW):
-        spark_cluster.check_ledger(folder / "work" / "killed", 20)
+        for run, epochs, rows in (("killed", 20, 4096), ("resident-killed", 20, 4096), ("kept", 2, 512)):
+            spark_cluster.check_ledger(folder / "work" / run, epochs, rows)
     wait_until("the end of all processes", lambda: not perigee_processes(), 10)
 
 
@@ -98,6 +101,21 @@ def trains_with_the_bits_of_two_processes():
                             capture_output=True, text=True)
     assert direct.returncode == 0, direct.stderr
     assert harness.parameters(folder / "work" / "direct") == harness.parameters(out), "other bits"
+
+
+def resident_data_give_the_same_bits():
+    """As the exported rows of the case before, on two tasks; the only file outside of them is the driver's, of the test part."""
+    out, mine = folder / "work" / "resident", folder / "work" / "mine"
+    done = subprocess.run(front_door("--test", folder / "work" / "test.parquet", "--set", "epochs=3", "--out", out, "--data", "resident", "--shared", mine),
+                          cwd=folder, env=cluster.env, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0 and "test accuracy" in done.stdout, f"{done.stdout}\n{done.stderr[-4000:]}"
+    spark_cluster.check_ledger(out, 3)
+    assert harness.parameters(folder / "work" / "direct") == harness.parameters(out), "other bits"
+    source = harness.json.loads((out / "job.json").read_text())["data"]["test"]
+    assert [str(file) for file in mine.iterdir()] == [source["file"]], source
+    left = [str(file) for file in (folder / cluster.home.name.removeprefix("spark-")).rglob("*.npz")]
+    assert not left, f"what the tasks held stays behind: {left}"
+    wait_until("the end of all processes", lambda: not perigee_processes(), 10)
 
 
 def exports_what_numpy_reads():
@@ -188,7 +206,8 @@ if __name__ == "__main__":
         folder = pathlib.Path(name)
         jar = build()
         harness.main([
-            on(OLD, works_in_a_pipeline), on(OLD, trains_with_the_bits_of_two_processes),
-            on(NEW, works_in_a_pipeline), on(NEW, trains_with_the_bits_of_two_processes), on(NEW, exports_what_numpy_reads), on(NEW, a_killed_driver_leaves_no_process_and_no_secret),
+            on(OLD, works_in_a_pipeline), on(OLD, trains_with_the_bits_of_two_processes), on(OLD, resident_data_give_the_same_bits),
+            on(NEW, works_in_a_pipeline), on(NEW, trains_with_the_bits_of_two_processes), on(NEW, resident_data_give_the_same_bits),
+            on(NEW, exports_what_numpy_reads), on(NEW, a_killed_driver_leaves_no_process_and_no_secret),
             on(NEW, refuses_what_cannot_work)
         ])

@@ -10,13 +10,13 @@ import java.util.Collections;
 import java.util.Comparator;
 import java.util.Iterator;
 import java.util.List;
-import java.util.Locale;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.TaskContext;
+import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.function.Function2;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
@@ -29,17 +29,17 @@ import org.apache.spark.util.SerializableConfiguration;
 final class Export implements Function2<Integer, Iterator<Row>, Iterator<Export.Part>> {
   private static final long serialVersionUID = 1;
 
-  /** One partition as it was written. */
+  /** What a task tells of its partition: `text` is the name of the file that it wrote, or the source of a job that it described. */
   static final class Part implements Serializable {
     private static final long serialVersionUID = 1;
     final int index;
     final long rows;
-    final String name;
+    final String text;
 
-    Part(int index, long rows, String name) {
+    Part(int index, long rows, String text) {
       this.index = index;
       this.rows = rows;
-      this.name = name;
+      this.text = text;
     }
   }
 
@@ -59,25 +59,40 @@ final class Export implements Function2<Integer, Iterator<Row>, Iterator<Export.
     FileSystem files = fileSystem(folder, hadoop);
     files.mkdirs(new Path(folder));
     Export task = new Export(folder, columns, new SerializableConfiguration(hadoop));
-    List<Part> parts = new ArrayList<>(data.toJavaRDD().mapPartitionsWithIndex(task, true).collect());
+    List<ObjectNode> sources = new ArrayList<>();
+    for (Part part : parts(data.toJavaRDD(), task)) {
+      Path path = new Path(folder, part.text);
+      if (!files.exists(path))
+        throw new PerigeeException("the driver does not see what the executors wrote into " + folder + ": give a shared folder of all machines");
+      sources.add(source(address(path), columns, json));
+    }
+    return joined(sources, json);
+  }
+
+  /** What the tasks tell of the partitions that have rows, in the partitions' order. */
+  static List<Part> parts(JavaRDD<Row> rows, Function2<Integer, Iterator<Row>, Iterator<Part>> task) {
+    List<Part> parts = new ArrayList<>(rows.mapPartitionsWithIndex(task, true).collect());
     parts.removeIf(part -> part.rows == 0);
     parts.sort(Comparator.comparingInt(part -> part.index));
     if (parts.isEmpty()) throw new PerigeeException("the DataFrame has no rows");
-    ArrayNode sources = json.createArrayNode();
-    for (Part part : parts) {
-      Path path = new Path(folder, part.name);
-      if (!files.exists(path))
-        throw new PerigeeException("the driver does not see what the executors wrote into " + folder + ": give a shared folder of all machines");
-      ObjectNode source = sources.addObject().put("type", "npz").put("file", address(path)).put("x", "x");
-      if (columns.label >= 0) source.put("y", "y");
-      if (columns.classes != null) {
-        ArrayNode names = source.putArray("class_names");
-        for (String name : columns.classes) names.add(name);
-      }
+    return parts;
+  }
+
+  /** The source of a job that reads this archive. */
+  static ObjectNode source(String file, Columns columns, ObjectMapper json) {
+    ObjectNode source = json.createObjectNode().put("type", "npz").put("file", file).put("x", "x");
+    if (columns.label >= 0) source.put("y", "y");
+    if (columns.classes != null) {
+      ArrayNode names = source.putArray("class_names");
+      for (String name : columns.classes) names.add(name);
     }
-    if (sources.size() == 1) return (ObjectNode) sources.get(0);
+    return source;
+  }
+
+  static ObjectNode joined(List<ObjectNode> sources, ObjectMapper json) {
+    if (sources.size() == 1) return sources.get(0);
     ObjectNode all = json.createObjectNode().put("type", "concat");
-    all.set("sources", sources);
+    all.putArray("sources").addAll(sources);
     return all;
   }
 
@@ -96,27 +111,17 @@ final class Export implements Function2<Integer, Iterator<Row>, Iterator<Export.
 
   @Override
   public Iterator<Part> call(Integer index, Iterator<Row> rows) throws Exception {
-    java.nio.file.Path scratch = Program.privateFolder();
-    Field[] fields = columns.open(scratch, true);
-    try {
-      while (rows.hasNext()) columns.add(rows.next(), fields);
-      String name = "";
-      if (fields[0].rows() > 0) {
-        name = String.format(Locale.ROOT, "part-%05d-%s.npz", index, Columns.finish(fields));
-        write(name, fields);
-      }
-      return Collections.singletonList(new Part(index, fields[0].rows(), name)).iterator();
-    } finally {
-      for (Field field : fields) field.close();
-      Program.remove(scratch);
+    try (Archive archive = new Archive(index, rows, columns)) {
+      if (archive.rows > 0) write(archive);
+      return Collections.singletonList(new Part(index, archive.rows, archive.name)).iterator();
     }
   }
 
-  private void write(String name, Field[] fields) throws IOException {
+  private void write(Archive archive) throws IOException {
     FileSystem files = fileSystem(folder, hadoop.value());
-    Path path = new Path(folder, name), temporary = new Path(folder, "." + name + "." + TaskContext.get().taskAttemptId());
+    Path path = new Path(folder, archive.name), temporary = new Path(folder, "." + archive.name + "." + TaskContext.get().taskAttemptId());
     try (FSDataOutputStream output = files.create(temporary, true)) {
-      Columns.write(fields, output);
+      archive.write(output);
       output.hsync();
     }
     // Another attempt with the same rows has written the same file.

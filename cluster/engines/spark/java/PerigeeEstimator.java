@@ -23,7 +23,7 @@ public final class PerigeeEstimator extends Estimator<PerigeeModel> implements M
   private static final long serialVersionUID = 1;
 
   private final String uid;
-  private final Param<String> job, labelCol, predictionCol, shared, out, resume, program;
+  private final Param<String> job, labelCol, predictionCol, data, shared, out, resume, program;
   private final StringArrayParam featuresCols, settings, arguments;
   private final IntArrayParam shape;
   private final IntParam workers, minWorkers;
@@ -50,7 +50,8 @@ public final class PerigeeEstimator extends Estimator<PerigeeModel> implements M
     setDefault(settings, new String[0]);
     arguments = new StringArrayParam(this, "arguments", "more options of perigee train");
     setDefault(arguments, new String[0]);
-    shared = text("shared", "a folder that the driver and all executors see, for the exported data", "spark-data");
+    data = text("data", "export: files in a folder that all machines see; resident: each task keeps its partition and serves it", "export");
+    shared = text("shared", "a folder that the driver and all executors see, for the exported data; resident: the driver's", "spark-data");
     out = text("out", "the run folder, on the driver's machine; empty: runs/NAME-TIME", "");
     resume = text("resume", "a run to go on with; empty: none", "");
     program = text("program", "the program perigee on every machine", "perigee");
@@ -71,6 +72,7 @@ public final class PerigeeEstimator extends Estimator<PerigeeModel> implements M
   public Param<String> job() { return job; }
   public Param<String> labelCol() { return labelCol; }
   public Param<String> predictionCol() { return predictionCol; }
+  public Param<String> data() { return data; }
   public Param<String> shared() { return shared; }
   public Param<String> out() { return out; }
   public Param<String> resume() { return resume; }
@@ -92,14 +94,15 @@ public final class PerigeeEstimator extends Estimator<PerigeeModel> implements M
   public PerigeeEstimator setMinWorkers(int count) { return with(minWorkers, (Object) count); }
   public PerigeeEstimator setSettings(String[] values) { return with(settings, values); }
   public PerigeeEstimator setArguments(String[] words) { return with(arguments, words); }
+  public PerigeeEstimator setData(String way) { return with(data, way); }
   public PerigeeEstimator setShared(String folder) { return with(shared, folder); }
   public PerigeeEstimator setOut(String folder) { return with(out, folder); }
   public PerigeeEstimator setResume(String folder) { return with(resume, folder); }
   public PerigeeEstimator setProgram(String path) { return with(program, path); }
 
   /** Data to test on after each epoch; it is no parameter, and is not saved. */
-  public PerigeeEstimator setTest(Dataset<Row> data) {
-    test = data;
+  public PerigeeEstimator setTest(Dataset<Row> rows) {
+    test = rows;
     return this;
   }
 
@@ -109,11 +112,11 @@ public final class PerigeeEstimator extends Estimator<PerigeeModel> implements M
   }
 
   @Override
-  public PerigeeModel fit(Dataset<?> data) {
+  public PerigeeModel fit(Dataset<?> rows) {
     if (!isSet(job)) throw new PerigeeException("PerigeeEstimator: setJob says what to train, for example models/lenet.lua");
     Run run = new Run();
     run.job = getOrDefault(job);
-    run.train = data.toDF();
+    run.train = rows.toDF();
     run.test = test;
     run.features = getOrDefault(featuresCols);
     run.label = orNull(labelCol);
@@ -122,12 +125,13 @@ public final class PerigeeEstimator extends Estimator<PerigeeModel> implements M
     run.minWorkers = (Integer) getOrDefault(minWorkers);
     run.settings.addAll(Arrays.asList(getOrDefault(settings)));
     run.arguments.addAll(Arrays.asList(getOrDefault(arguments)));
+    run.data = getOrDefault(data);
     run.shared = getOrDefault(shared);
     run.out = orNull(out);
     run.resume = orNull(resume);
     run.program = getOrDefault(program);
     try {
-      run.train(data.sparkSession());
+      run.train(rows.sparkSession());
       return new PerigeeModel(run).setPredictionCol(getOrDefault(predictionCol)).setParent(this);
     } catch (RuntimeException error) {
       throw error;

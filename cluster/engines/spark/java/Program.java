@@ -13,6 +13,7 @@ import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.Paths;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -151,6 +152,22 @@ final class Program {
   /** A folder that only this user opens. */
   static Path privateFolder() throws IOException {
     return Files.createTempDirectory("perigee-");
+  }
+
+  /**
+   * The same for what a task keeps, among the files of the application: Spark removes them with it, also when the executor was killed.
+   * Standalone, YARN and Kubernetes name that place each in its own way.
+   */
+  static Path scratchFolder() {
+    try {
+      for (String name : new String[] {"SPARK_EXECUTOR_DIRS", "LOCAL_DIRS", "SPARK_LOCAL_DIRS"}) {
+        String place = System.getenv().getOrDefault(name, "").split("[:,]")[0];
+        if (!place.isEmpty() && Files.isWritable(Paths.get(place))) return Files.createTempDirectory(Paths.get(place), "perigee-");
+      }
+      return privateFolder();
+    } catch (IOException error) {
+      throw new UncheckedIOException(host() + " cannot make a folder for the rows of a task", error);
+    }
   }
 
   static Path privateFile(Path folder, String name, byte[] content) throws IOException {

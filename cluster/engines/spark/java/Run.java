@@ -20,6 +20,7 @@ import java.util.TreeMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.function.Consumer;
 import org.apache.spark.SparkConf;
+import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
@@ -31,7 +32,7 @@ import org.apache.spark.sql.types.DataTypes;
  * --join`. Fields are what is asked for; after train() also what came of it. README.md says what each means.
  */
 public final class Run {
-  public String job, label = "label", shared = "spark-data", out, resume, program = "perigee";
+  public String job, label = "label", data = "export", shared = "spark-data", out, resume, program = "perigee";
   public String[] features = {"features"};
   public List<String> settings = new ArrayList<>(), arguments = new ArrayList<>();
   public int[] shape;
@@ -48,19 +49,25 @@ public final class Run {
   public String[] classes;
 
   private final ObjectMapper json = new ObjectMapper();
+  private Dataset<Row> held;  // the rows that tasks keep; null: none
+  private Columns heldColumns;
 
   /** Trains to the end. PerigeeException says what went wrong, and where the run is if it can go on. */
   public Run train(SparkSession spark) throws Exception {
     JavaSparkContext context = JavaSparkContext.fromSparkContext(spark.sparkContext());
     SparkConf conf = context.getConf();
     check(conf, context.master());
+    if (!Arrays.asList("export", "resident").contains(data))
+      throw new PerigeeException("data '" + data + "': it is export, files that all machines see, or resident, tasks that keep their partitions");
     int threads = conf.getInt("spark.task.cpus", 1);
     if (workers == 0) workers = Math.max(1, context.defaultParallelism() / threads);
+    held = null;
+    heldColumns = null;
     Path scratch = Program.privateFolder();
     try {
       List<String> words = new ArrayList<>(Arrays.asList(program, "train"));
       if (train == null) words.addAll(withSettings(job));
-      else words.add(Program.privateFile(scratch, "job.json", json.writeValueAsBytes(exported())).toString());
+      else words.add(Program.privateFile(scratch, "job.json", json.writeValueAsBytes(withData())).toString());
       byte[] secret = (String.join("\n", Program.run(program, "secret", "new")) + "\n").getBytes(StandardCharsets.US_ASCII);
       words.addAll(Arrays.asList("--listen", conf.get("spark.driver.host", "127.0.0.1") + ":0", "--log", "json", "--min-workers", "" + minWorkers,
           "--secret", "-", "--parent", Program.parent()));
@@ -89,13 +96,13 @@ public final class Run {
   }
 
   /** The job with the DataFrames in the place of its own data. */
-  private JsonNode exported() throws Exception {
+  private JsonNode withData() throws Exception {
     List<String> words = new ArrayList<>(Collections.singletonList("describe"));
     words.addAll(withSettings(job));
     words.add("--json");
     ObjectNode described = (ObjectNode) json.readTree(String.join("\n", Program.run(program, words)));
-    ObjectNode data = described.withObject("/data");
-    data.remove(Arrays.asList("train", "test"));
+    ObjectNode parts = described.withObject("/data");
+    parts.remove(Arrays.asList("train", "test"));
     List<String> names = Arrays.asList(train.columns());
     boolean texts = label != null && names.contains(label) && train.schema().apply(label).dataType().equals(DataTypes.StringType);
     if (texts) {
@@ -105,13 +112,24 @@ public final class Run {
     }
     String place = shared.contains(":") ? shared : new File(shared).getAbsolutePath();
     boolean classify = described.path("loss").asText().equals("cross_entropy");  // Spark ML's labels are doubles, also those of classes
-    data.set("train", export(train, place, classify));
-    if (test != null) data.set("test", export(test, place, classify));
+    if (data.equals("resident")) {
+      held = train.coalesce(workers);
+      heldColumns = columns(train, classify);
+      parts.put("at", "partitions").set("train", Resident.describe(held.toJavaRDD(), program, heldColumns, json));
+    } else {
+      parts.set("train", Export.run(train, place, columns(train, classify), json));
+    }
+    if (test != null) parts.set("test", test(place, columns(test, classify)));
     return described;
   }
 
-  private ObjectNode export(Dataset<Row> from, String place, boolean classify) throws IOException {
-    return Export.run(from, place, new Columns(from.schema(), features, label, shape, classes, classify), json);
+  /** With resident data the coordinator serves it, from wherever it is. */
+  private ObjectNode test(String place, Columns columns) throws IOException {
+    return held != null && !place.contains(":") ? Resident.onDriver(test, place, columns, json) : Export.run(test, place, columns, json);
+  }
+
+  private Columns columns(Dataset<Row> from, boolean classify) {
+    return new Columns(from.schema(), features, label, shape, classes, classify);
   }
 
   private static void say(JsonNode event) {
@@ -162,17 +180,22 @@ public final class Run {
     int code = waitFor(lead);
     events.tail();
     if (code != 0)
-      throw new PerigeeException("perigee train: exit code " + code + ": " + errors.tail().strip()
+      throw new PerigeeException(saidByWorker(failure) + "perigee train: exit code " + code + ": " + errors.tail().strip()
           + (folder == null ? "" : "; the run is in " + folder + ", with resume it goes on"), failure);
     if (failure != null && end == null) throw new PerigeeException("the workers' job failed: " + failure.getMessage(), failure);
   }
 
+  /** What `perigee` said where a worker ended its task: Spark puts it into the middle of the job's failure. */
+  private static String saidByWorker(Throwable failure) {
+    String text = failure == null ? "" : String.valueOf(failure.getMessage());
+    return text.lines().filter(line -> line.startsWith("perigee: ")).findFirst().map(line -> line + "\n").orElse("");
+  }
+
   private void work(JavaSparkContext context, byte[] secret, int threads) throws IOException {
     String address = json.readTree(Files.readAllBytes(Paths.get(folder, "cluster.json"))).path("listen").asText();
-    List<Integer> indices = new ArrayList<>();
-    for (int i = 0; i < workers; ++i) indices.add(i);
-    Work task = new Work(program, address, secret, threads);
-    for (int[] done : context.parallelize(indices, workers).mapPartitionsWithIndex(task, true).collect()) attempts.put(done[0], done[1]);
+    JavaRDD<Row> rows = held != null ? held.toJavaRDD() : context.parallelize(new ArrayList<Row>(), workers);  // tasks without rows
+    Work task = new Work(program, address, secret, threads, heldColumns);
+    for (int[] done : rows.mapPartitionsWithIndex(task, true).collect()) attempts.put(done[0], done[1]);
   }
 
   /** An interrupt asks the coordinator to stop; the checkpoint that it leaves is waited for. */

@@ -18,7 +18,8 @@ public final class Train {
       "  --workers N            tasks that train; the default is spark.default.parallelism through spark.task.cpus",
       "  --min-workers N        wait until so many train, also when some are lost (1)",
       "  --set KEY=VALUE        a value of the job; may be given several times",
-      "  --shared FOLDER        that the driver and all executors see, for the exported data (spark-data)",
+      "  --data WAY             export (the default): files in --shared; resident: each task keeps its partition and serves it",
+      "  --shared FOLDER        that the driver and all executors see, for the exported data (spark-data); resident: the driver's",
       "  --out, --resume FOLDER the run's, on the driver's machine",
       "  --program PATH         perigee on every machine (perigee)",
       "  --model PATH           also saves a model of Spark ML there");
@@ -96,6 +97,7 @@ public final class Train {
       case "--workers": run.workers = number(name, value); break;
       case "--min-workers": run.minWorkers = number(name, value); break;
       case "--set": run.settings.add(value); break;
+      case "--data": run.data = value; break;
       case "--shared": run.shared = value; break;
       case "--out": run.out = value; break;
       case "--resume": run.resume = value; break;
