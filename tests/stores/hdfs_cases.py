@@ -1,7 +1,9 @@
 """hdfs:// by WebHDFS, with a real NameNode and two DataNodes."""
 import itertools
+import json
 import threading
 import time
+import urllib.request
 
 from kit import Tool, at_most, digest, environment, one, random_bytes, says, test
 from servers import FaultProxy
@@ -73,6 +75,52 @@ def hdfs_faults(world):
                                    (("status", 500, ""), "answers with an error, 3 times")):
                 proxy.fault = lambda *_, answer=answer: answer
                 says(tool("list", "hdfs://namenode/"), *texts)
+    finally:
+        proxy.stop()
+
+
+@test
+def hdfs_neighbours(world):
+    """As of S3: from the second file of a folder on a listing tells of all. Hadoop 2.7 lists whole folders; pages are as Hadoop's documentation has
+    them, made by the proxy of the whole listing."""
+    server = world.hdfs
+    proxy = FaultProxy(f"http://127.0.0.1:{server.port}")
+    env = environment(world.folder, PERIGEE_WEBHDFS=proxy.url, XDG_CACHE_HOME=str(world.folder / "hdfs-cache"), **server.env)
+    files = {f"{i:02}.bin": random_bytes(1000, i) for i in range(12)}
+    try:
+        with Tool(env) as tool:
+            for name, content in files.items():
+                assert tool("put", f"hdfs://namenode/near/{name}", world.file("one", content)) == {"written": True}
+
+        def read_all():
+            proxy.seen.clear()
+            with Tool(env) as tool:
+                for name, content in files.items():
+                    assert tool("read", f"hdfs://namenode/near/{name}")["sha256"] == digest(content), name
+            return [path.split("op=")[1].split("&")[0] for _, path in proxy.seen]
+
+        one_listing = ["GETFILESTATUS", "LISTSTATUS_BATCH", "LISTSTATUS"]
+        assert read_all() == ["GETFILESTATUS", "OPEN", *one_listing[1:], *["OPEN"] * 11]
+        assert read_all() == one_listing, "all in the cache"
+        files["05.bin"] = random_bytes(1000, 77)
+        with Tool(env) as tool:
+            tool("put", "hdfs://namenode/near/05.bin", world.file("one", files["05.bin"]))
+        assert read_all() == [*one_listing, "OPEN"], "another version, which the listing tells"
+        denied = ("status", 403, '{"RemoteException": {"exception": "AccessControlException", "message": "no"}}')
+        proxy.fault = lambda method, path, headers: denied if "op=LISTSTATUS" in path else None
+        assert read_all() == [*one_listing, *["GETFILESTATUS"] * 11], "asked for a listing once"
+        whole = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{server.port}/webhdfs/v1/near?op=LISTSTATUS&user.name={env['HADOOP_USER_NAME']}").read())
+
+        def page(method, path, headers):
+            if "op=LISTSTATUS_BATCH" not in path:
+                return None
+            after = path.split("startAfter=")[1].split("&")[0]
+            rest = [each for each in whole["FileStatuses"]["FileStatus"] if each["pathSuffix"] > after]
+            return "status", 200, json.dumps({"DirectoryListing": {"partialListing": {"FileStatuses": {"FileStatus": rest[:8]}},
+                                                                   "remainingEntries": len(rest[8:])}})
+
+        proxy.fault = page
+        assert read_all() == ["GETFILESTATUS", "LISTSTATUS_BATCH", "LISTSTATUS_BATCH"], "two pages of eight"
     finally:
         proxy.stop()
 

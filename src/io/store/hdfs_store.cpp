@@ -1,6 +1,8 @@
 // hdfs://host/path by WebHDFS, the HTTP protocol of every NameNode: https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -117,14 +119,38 @@ class HdfsStore final : public Store {
     const Json json = read(url, answer, kListingValues);
     const Json* statuses = hdfs_store_member(json, {"FileStatuses", "FileStatus"});
     if (statuses == nullptr || !statuses->is_array()) refuse_answer(url, answer);
-    std::vector<StoredEntry> entries;
-    for (const Json& status : statuses->as_array()) {
-      StoredEntry entry = entry_of(status);
-      if (entry.name.empty() || entry.name == "." || entry.name == ".." || entry.name.find('/') != std::string::npos) continue;
-      entries.push_back(std::move(entry));
-    }
+    std::vector<StoredEntry> entries = entries_of(*statuses);
     check_listing(url, entries.size());
     return entries;
+  }
+
+  // A page as long as the NameNode likes. Before Hadoop 2.8 it has no pages: then the whole folder, unless it is a very large one.
+  std::vector<StoredEntry> list_from(const StoreUrl& url, size_t /*most*/) override {
+    constexpr size_t kNeighbourBytes = size_t{16} << 20, kNeighbourValues = 4'000'000;
+    const std::string folder = parent_of(url.path), name = url.path.substr(folder.size());
+    if (name.empty()) return {};
+    std::optional<std::vector<StoredEntry>> found;
+    const auto ask = [&](const std::string& operation, const std::string& more, std::initializer_list<const char*> members) {
+      Transfer page = request("GET", folder, operation, more);
+      page.limit = kNeighbourBytes, page.tries = 1;
+      perform(page, url.text);
+      try {
+        const Json json = read(url, page, kNeighbourValues);
+        const Json* statuses = hdfs_store_member(json, members);
+        if (statuses != nullptr && statuses->is_array()) found = entries_of(*statuses);
+      } catch (const Error&) {
+        // Not everybody may list a folder; each file is asked about then.
+      }
+    };
+    if (has_pages_)  // what begins as the name does but is shorter sorts before it
+      ask("LISTSTATUS_BATCH", "&startAfter=" + percent_encoded(name.substr(0, name.size() - 1)),
+          {"DirectoryListing", "partialListing", "FileStatuses", "FileStatus"});
+    if (!found && has_listings_) {
+      has_pages_ = false;
+      ask("LISTSTATUS", "", {"FileStatuses", "FileStatus"});
+      has_listings_ = found.has_value();
+    }
+    return found.value_or(std::vector<StoredEntry>());
   }
 
   // A temporary name, whose length is checked, and a rename that does what the condition says. A plain rename onto a folder would move the
@@ -245,6 +271,16 @@ class HdfsStore final : public Store {
     }
   }
 
+  static std::vector<StoredEntry> entries_of(const Json& statuses) {
+    std::vector<StoredEntry> entries;
+    for (const Json& status : statuses.as_array()) {
+      StoredEntry entry = entry_of(status);
+      if (entry.name.empty() || entry.name == "." || entry.name == ".." || entry.name.find('/') != std::string::npos) continue;
+      entries.push_back(std::move(entry));
+    }
+    return entries;
+  }
+
   static StoredEntry entry_of(const Json& status) {
     const int64_t size = hdfs_store_number_of(status.find("length"));
     return {.name = hdfs_store_text_of(status.find("pathSuffix")),
@@ -296,6 +332,7 @@ class HdfsStore final : public Store {
   }
 
   std::string base_, user_, token_;
+  std::atomic<bool> has_pages_{true}, has_listings_{true};
 };
 
 }  // namespace
