@@ -9,6 +9,7 @@
 #include "src/io/confined.h"
 #include "src/io/digest.h"
 #include "src/io/store/cached_file.h"
+#include "src/io/store/url.h"
 
 namespace perigee {
 namespace {
@@ -64,8 +65,8 @@ FileContent FileContent::map(const std::string& path, uint64_t limit) {
   }
   FileContent content;
   content.bytes_ = file->bytes();
+  content.mapped_ = !is_store_path(local_path(path));  // of a stored file some may be in memory alone
   content.owner_ = std::move(file);
-  content.mapped_ = true;
   return content;
 }
 

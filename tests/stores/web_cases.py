@@ -2,6 +2,7 @@
 import contextlib
 import json
 import pathlib
+import random
 import socket
 import threading
 
@@ -132,3 +133,27 @@ def sftp_calls(world):
     says(one(environment(world.folder, **{**server.env, "PERIGEE_SSH_KNOWN_HOSTS": str(unknown)}), "stat", url), "the server's key", "ssh-keyscan")
     stranger = server.new_key("stranger")
     says(one(environment(world.folder, **{**server.env, "PERIGEE_SSH_KEY": str(stranger)}), "stat", url), "does not let this user in", "sftp")
+
+
+@test
+def words_of_a_stored_text(world):
+    """The text is read piece by piece, more than once, and pages that were read are dropped: the vectors are those of the local file, whether its
+    blocks come from the server or from the cache."""
+    folder = world.folder / "texts"
+    folder.mkdir()
+    draw = random.Random(5)
+    names = [f"w{i}" for i in range(200)]
+    (folder / "text.txt").write_text("\n".join(" ".join(draw.choices(names, k=20)) for _ in range(60_000)))
+    server = Web(folder, True)
+    env = environment(world.folder, XDG_CACHE_HOME=str(world.folder / "texts-cache"))
+    try:
+        vectors = []
+        for name, text in (("local", folder / "text.txt"), ("there", server.url + "/text.txt"), ("kept", server.url + "/text.txt")):
+            out = world.folder / f"{name}.bin"
+            status, output = perigee(env, "vectors", "train", text, "--size", 8, "--epochs", 2, "--threads", 1, "--out", out)
+            assert status == 0, output
+            vectors.append(out.read_bytes())
+        assert vectors[0] == vectors[1], "other vectors while the text comes"
+        assert vectors[0] == vectors[2], "other vectors from the cache"
+    finally:
+        server.stop()
