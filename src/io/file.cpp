@@ -110,17 +110,6 @@ void replace_file(const std::string& path, const std::function<void(const Descri
   if (durable) sync_folder(folder);
 }
 
-// A stored file in a mapping of its own.
-std::span<const std::byte> copied_mapping(const std::string& path) {
-  Bytes bytes;
-  read_stored(path, kLargestStored, bytes);
-  if (bytes.empty()) return {};
-  void* data = ::mmap(nullptr, bytes.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) fail_file(ErrorKind::resources, path, "cannot be mapped", errno);
-  std::memcpy(data, bytes.data(), bytes.size());
-  return {static_cast<const std::byte*>(data), bytes.size()};
-}
-
 }  // namespace
 
 bool file_exists(const std::string& given) {
@@ -236,8 +225,8 @@ std::string path_in(const std::string& folder, const std::string& path) {
 MappedFile::MappedFile(const std::string& given) {
   const std::string path = local_path(given);
   if (is_store_path(path)) {
-    const std::span<const std::byte> copy = copied_mapping(path);
-    data_ = copy.data(), size_ = copy.size();
+    const std::span<const std::byte> stored = map_stored(path);
+    data_ = stored.data(), size_ = stored.size();
     return;
   }
   const Descriptor file = open_to_read(path);

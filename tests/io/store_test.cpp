@@ -1,5 +1,11 @@
 // The parts of the stores that need no server: addresses, signatures, answers in XML. tests/stores has the servers.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 #include "src/core/error.h"
 #include "src/io/digest.h"
@@ -172,6 +178,56 @@ TEST(CachedFile, DamageIsNoContent) {
   EXPECT_FALSE(read_cached(path, bytes));
   std::span<const std::byte> content;
   EXPECT_EQ(map_cached(path, 100, &content), nullptr);
+}
+
+// Changes a byte and leaves the time as it was, which nothing but a fault of the disk does.
+void damage_unseen(const std::string& path, uint64_t offset, char value) {
+  struct stat info {};
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  const int fd = ::open(path.c_str(), O_WRONLY);
+  ASSERT_EQ(::pwrite(fd, &value, 1, static_cast<off_t>(offset)), 1);
+  const timespec times[] = {info.st_atim, info.st_mtim};
+  ::futimens(fd, times);
+  ::close(fd);
+}
+
+TEST(CachedFile, ComparedOnceABoot) {
+  TemporaryFolder folder;
+  const std::string path = (folder / "x");
+  keep_cached(path, as_bytes("content"));
+  const size_t boot = read_file(path).size() - 40;
+  Bytes bytes(7);
+  damage_unseen(path, 1, 'O');
+  ASSERT_TRUE(read_cached(path, bytes)) << "this boot has written it: as quick as a local file, and as trusting";
+  EXPECT_EQ(as_text(bytes), "cOntent");
+  damage_unseen(path, boot, '-');  // another boot: a power cut lies between
+  EXPECT_FALSE(read_cached(path, bytes));
+  damage_unseen(path, 1, 'o');
+  EXPECT_TRUE(read_cached(path, bytes));
+  EXPECT_NE(read_file(path)[boot], std::byte{'-'}) << "compared: not again before the next boot";
+  damage_unseen(path, 1, 'O');
+  EXPECT_TRUE(read_cached(path, bytes));
+}
+
+TEST(CachedFile, MapsOverTheCallersPages) {
+  TemporaryFolder folder;
+  const std::string path = (folder / "x");
+  Bytes content(10'000, std::byte{7});
+  keep_cached(path, content);
+  void* pages = ::mmap(nullptr, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const std::span<std::byte> into{static_cast<std::byte*>(pages), content.size()};
+  EXPECT_FALSE(map_cached_over(path, into.first(9'999))) << "another size";
+  EXPECT_FALSE(map_cached_over(folder / "none", into));
+  into[0] = std::byte{1};  // still the caller's
+  ASSERT_TRUE(map_cached_over(path, into));
+  EXPECT_TRUE(std::ranges::equal(into, content));
+  ::madvise(pages, 3 * 4096, MADV_DONTNEED);
+  EXPECT_TRUE(std::ranges::equal(into, content)) << "a file stands behind it";
+  Bytes file = read_file(path);
+  file[5] ^= std::byte{1};
+  write_file(path, file);
+  EXPECT_FALSE(map_cached_over(path, into.first(content.size())));
+  ::munmap(pages, 3 * 4096);
 }
 
 TEST(CachedFile, Shrinks) {

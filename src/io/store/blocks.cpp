@@ -34,6 +34,10 @@ bool find_block(const std::string& url, const std::string& version, uint64_t off
   return read_cached(block_path(url, version, offset), into);
 }
 
+bool map_block(const std::string& url, const std::string& version, uint64_t offset, std::span<std::byte> into) {
+  return map_cached_over(block_path(url, version, offset), into);
+}
+
 bool has_block(const std::string& url, const std::string& version, uint64_t offset) {
   const std::string path = block_path(url, version, offset);
   return !path.empty() && file_exists(path);

@@ -1,5 +1,7 @@
 #include "src/io/store/store.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -224,19 +226,19 @@ void fetch_store(Store& store, const StoreUrl& url, const StoredInfo& info, std:
   }
 }
 
-// Reads what the cache has, by several threads where that is much: each byte is hashed on the way. The blocks that it does not have.
-std::vector<Block> blocks_not_kept(const StoreUrl& url, const StoredInfo& info, std::span<std::byte> bytes) {
+// Reads (or maps) what the cache has, by several threads where that is much. The blocks that it does not have.
+std::vector<Block> blocks_not_kept(const StoreUrl& url, const StoredInfo& info, std::span<std::byte> bytes,
+                                   decltype(find_block)* find = find_block) {
   constexpr size_t kMostThreads = 4, kBlocksOfThread = 2;
   const uint64_t step = info.whole ? std::max<uint64_t>(1, info.size) : kBlockBytes;
   std::vector<Block> blocks;
   for (uint64_t offset = 0; offset < info.size; offset += step)
     blocks.push_back({offset, bytes.subspan(offset, std::min(step, info.size - offset))});
   std::vector<uint8_t> found(blocks.size());
-  if (!blocks.empty())
-    found[0] = find_block(url.text, info.version, 0, blocks[0].into);  // and reads the settings, of which one may be wrong
+  if (!blocks.empty()) found[0] = find(url.text, info.version, 0, blocks[0].into);  // and reads the settings, of which one may be wrong
   std::atomic<size_t> next{1};
   const auto read = [&] {
-    for (size_t i = next++; i < blocks.size(); i = next++) found[i] = find_block(url.text, info.version, blocks[i].offset, blocks[i].into);
+    for (size_t i = next++; i < blocks.size(); i = next++) found[i] = find(url.text, info.version, blocks[i].offset, blocks[i].into);
   };
   const size_t threads = std::min({kMostThreads, static_cast<size_t>(available_cores()), blocks.size() / kBlocksOfThread});
   std::vector<std::thread> others;
@@ -339,6 +341,24 @@ void read_stored(const std::string& path, uint64_t limit, Bytes& bytes) {
   bytes.resize(info.size);
   std::vector<Block> missing = blocks_not_kept(url, info, bytes);
   fetch_store(store, url, info, missing);
+}
+
+std::span<const std::byte> map_stored(const std::string& path) {
+  const StoreUrl url = checked_url(path);
+  Store& store = store_of(url);
+  const StoredInfo info = info_to_read(store, url);
+  if (info.size == 0) return {};
+  void* data = ::mmap(nullptr, info.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED)
+    throw Error(ErrorKind::resources, {.where = url.text, .what = std::string("cannot be mapped: ") + std::strerror(errno)});
+  const auto unmap = [&](std::byte* begin) { ::munmap(begin, info.size); };
+  std::unique_ptr<std::byte, decltype(unmap)> mapped(static_cast<std::byte*>(data), unmap);
+  constexpr uint64_t kMostMapped = 8192;  // the system counts mappings
+  const std::span<std::byte> bytes{mapped.get(), info.size};
+  std::vector<Block> missing = blocks_not_kept(url, info, bytes, info.size / kBlockBytes < kMostMapped ? map_block : find_block);
+  fetch_store(store, url, info, missing);
+  mapped.release();
+  return bytes;
 }
 
 void read_stored_range(const std::string& path, uint64_t offset, std::span<std::byte> into) {

@@ -59,6 +59,8 @@ inline constexpr uint64_t kLargestStored = uint64_t{1} << 44;
 
 StoredInfo stat_stored(const std::string& path);
 void read_stored(const std::string& path, uint64_t limit, Bytes& bytes);
+// All of it in memory, where blocks that the cache has are mapped and not copied; the caller unmaps it. Of an empty file nothing.
+std::span<const std::byte> map_stored(const std::string& path);
 // A range of it, past the end: Error(data).
 void read_stored_range(const std::string& path, uint64_t offset, std::span<std::byte> into);
 // Small files that are read soon: their transfers begin.
