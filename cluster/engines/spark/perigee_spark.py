@@ -12,6 +12,7 @@ import ctypes
 import hashlib
 import json
 import os
+import pathlib
 import signal
 import socket
 import subprocess
@@ -111,17 +112,6 @@ def _write(batches, folder, features, label, shape, classes):
     return context.partitionId(), len(fields["x"]), name
 
 
-def _row(schema, *values):
-    """The only row that a task gives back."""
-    import pyarrow
-    kinds = {"int": pyarrow.int32(), "long": pyarrow.int64(), "string": pyarrow.string(), "binary": pyarrow.binary()}
-    names, types = zip(*(column.split() for column in schema.split(", ")))
-    return pyarrow.RecordBatch.from_arrays([pyarrow.array([v], kinds[t]) for v, t in zip(values, types)], names=names)
-
-
-_EXPORTED, _DESCRIBED, _CONTENT = "part int, rows long, name string", "part int, rows long, text string", "part int, rows long, name string, content binary"
-
-
 def _source(path, label, classes):
     return {"type": "npz", "file": path, "x": "x", **({"y": "y"} if label else {}), **({"class_names": classes} if classes else {})}
 
@@ -131,26 +121,18 @@ def _scratch():
     return tempfile.TemporaryDirectory(prefix="perigee-", dir=os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None)
 
 
-def _describe_task(program, *columns):
-    def describe(batches):
-        with _scratch() as folder:
-            part, rows, name = _write(batches, folder, *columns)
-            source = json.dumps(_source(os.path.join(folder, name), columns[1], columns[3]))
-            yield _row(_DESCRIBED, part, rows, _run(program, "data", "partition", f"train/{part}", source) if rows else "")
-    return describe
+_PART = "part int, rows long, name string, more binary"
 
 
-def _export_task(folder, *columns):
-    return lambda batches: iter([_row(_EXPORTED, *_write(batches, folder, *columns))])
-
-
-def _content_task(*columns):
-    def content(batches):
-        with _scratch() as folder:
-            part, rows, name = _write(batches, folder, *columns)
-            with open(os.path.join(folder, name) if rows else os.devnull, "rb") as file:
-                yield _row(_CONTENT, part, rows, name, file.read())
-    return content
+def _task(columns, more, folder=None):
+    """A task that writes its partition into the folder, or into one that ends with it. Its row has what `more` makes of the partition and its file."""
+    def task(batches):
+        import pyarrow
+        with contextlib.nullcontext(folder) if folder else _scratch() as place:
+            part, rows, name = _write(batches, place, *columns)
+            made = pyarrow.array([more(part, os.path.join(place, name) if rows else None)], pyarrow.binary())
+        yield pyarrow.RecordBatch.from_pydict({"part": pyarrow.array([part], pyarrow.int32()), "rows": [rows], "name": [name], "more": made})
+    return task
 
 
 def _listens(address):
@@ -193,15 +175,25 @@ def _plain_tasks(context, workers):
     return lambda *how: dict(context.parallelize(range(workers), workers).mapPartitionsWithIndex(lambda *_: [_work(*how)]).collect())
 
 
+def _held(part, path, columns):
+    """What `perigee` is told of a partition: its name and where it is."""
+    return f"train/{part}", json.dumps(_source(path, columns[1], columns[3]))
+
+
+def _describe(program, columns):
+    return _task(columns, lambda part, path: path and _run(program, "data", "partition", *_held(part, path, columns)).encode())
+
+
+def _content(_, path):
+    return path and pathlib.Path(path).read_bytes()
+
+
 def _resident_tasks(df, *columns):
     """The tasks compute their partitions, keep them and serve them: a worker whose rows are other ones than the job's is refused."""
-    def tasks(program, *how):
-        def work(batches):
-            with _scratch() as folder:
-                part, rows, name = _write(batches, folder, *columns)
-                held = f"train/{part}=" + json.dumps(_source(os.path.join(folder, name), columns[1], columns[3]))
-                yield _row("part int, attempt int", *_work(program, *how, *(("--partition", held) if rows else ())))
-        return {row.part: row.attempt for row in df.mapInArrow(work, "part int, attempt int").collect()}
+    def tasks(*how):
+        def work(part, path):
+            return str(_work(*how, *(("--partition", "=".join(_held(part, path, columns))) if path else ()))[1]).encode()
+        return {row.part: int(row.more) for row in df.mapInArrow(_task(columns, work), _PART).collect()}
     return tasks
 
 
@@ -257,7 +249,7 @@ def export(df, folder, features, label=None, shape=None, classes=None):
     os.makedirs(folder, exist_ok=True)
     names = [*features, *([label] if label else [])]
     df = _as_arrays(df, names).select(*names)
-    files = [row.name for row in _partitions(df.mapInArrow(_export_task(folder, list(features), label, shape, classes), _EXPORTED))]
+    files = [row.name for row in _partitions(df.mapInArrow(_task((list(features), label, shape, classes), lambda *_: None, folder), _PART))]
     if not all(os.path.exists(os.path.join(folder, name)) for name in files):
         raise FileNotFoundError(f"the driver does not see what the executors wrote into {folder}: give shared= a folder of all machines")
     return _joined([_source(os.path.join(folder, name), label, classes) for name in files])
@@ -279,14 +271,13 @@ def _resident(program, data, train, test, workers, folder, columns):
     features, label, _, classes = columns
     names = [*features, *([label] if label else [])]
     train = _as_arrays(train, names).select(*names).coalesce(workers)
-    data["train"] = _joined([json.loads(row.text) for row in _partitions(train.mapInArrow(_describe_task(program, *columns), _DESCRIBED))])
+    data["train"] = _joined([json.loads(row.more) for row in _partitions(train.mapInArrow(_describe(program, columns), _PART))])
     data["at"] = "partitions"
     if test is not None:  # the coordinator serves it
         os.makedirs(folder, exist_ok=True)
-        parts = _partitions(_as_arrays(test, names).select(*names).mapInArrow(_content_task(*columns), _CONTENT))
+        parts = _partitions(_as_arrays(test, names).select(*names).mapInArrow(_task(columns, _content), _PART))
         for row in parts:
-            with open(os.path.join(folder, row.name), "wb") as file:
-                file.write(row.content)
+            pathlib.Path(folder, row.name).write_bytes(row.more)
         data["test"] = _joined([_source(os.path.join(folder, row.name), label, classes) for row in parts])
     return _resident_tasks(train, *columns)
 
