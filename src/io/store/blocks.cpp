@@ -16,13 +16,16 @@ uint64_t cache_limit() {
   return limit;
 }
 
-std::string cache_folder() {
-  static const std::string folder = cache_limit() == 0 ? "" : user_cache_folder();
-  return folder.empty() ? "" : folder + "/blocks";
+const std::string& cache_folder() {
+  static const std::string folder = [] {
+    const std::string user = cache_limit() == 0 ? "" : user_cache_folder();
+    return user.empty() ? "" : user + "/blocks";
+  }();
+  return folder;
 }
 
 std::string block_path(const std::string& url, const std::string& version, uint64_t offset) {
-  const std::string folder = cache_folder();
+  const std::string& folder = cache_folder();
   if (folder.empty() || version.empty()) return "";
   const std::string name = xxh3_hex(as_bytes(url + "\n" + version + "\n" + std::to_string(offset)));
   return folder + "/" + name.substr(0, 2) + "/" + name.substr(2);

@@ -10,11 +10,11 @@
 #include <map>
 #include <mutex>
 #include <thread>
-#include <unordered_map>
 
 #include "src/core/cores.h"
 #include "src/core/error.h"
 #include "src/io/store/blocks.h"
+#include "src/io/store/known.h"
 
 namespace perigee {
 namespace {
@@ -62,52 +62,6 @@ StoreUrl checked_url(const std::string& path) {
 
 // --- Facts about objects, from listings and requests ------------------------------------------------------------------------------
 
-using Time = std::chrono::steady_clock::time_point;
-
-class Known {
- public:
-  static Known& shared() {
-    static Known known;
-    return known;
-  }
-  void keep(const std::string& text, const StoredInfo& info, Time until = Time::max()) {
-    const std::lock_guard lock(mutex_);
-    if (infos_.size() >= kMost) infos_.clear();
-    infos_[text] = {info, until};
-  }
-  // How many neighbours of a file are to be listed: none of a folder's first, then more each time.
-  size_t to_list_beside(const std::string& folder) {
-    constexpr size_t kFirst = 16, kMostOfPage = 1000;
-    const std::lock_guard lock(mutex_);
-    if (folders_.size() >= kMost) folders_.clear();
-    size_t& next = folders_[folder];
-    const size_t now = next;
-    next = now == 0 ? kFirst : std::min(4 * now, kMostOfPage);
-    return now;
-  }
-  bool find(const std::string& text, StoredInfo& info) const {
-    const std::lock_guard lock(mutex_);
-    const auto found = infos_.find(text);
-    if (found == infos_.end() || found->second.until < std::chrono::steady_clock::now()) return false;
-    info = found->second.info;
-    return true;
-  }
-  void forget(const std::string& text) {
-    const std::lock_guard lock(mutex_);
-    infos_.erase(text);
-  }
-
- private:
-  static constexpr size_t kMost = 1 << 21;
-  struct Kept {
-    StoredInfo info;
-    Time until;
-  };
-  mutable std::mutex mutex_;
-  std::unordered_map<std::string, Kept> infos_;
-  std::unordered_map<std::string, size_t> folders_;
-};
-
 // Who reads a second file of a folder will read more of them: one listing tells of 16, the next ones of up to a thousand, where each would
 // be asked about. What was not asked for itself holds for a while only.
 void learn_neighbours(Store& store, const StoreUrl& url) {
@@ -122,21 +76,21 @@ void learn_neighbours(Store& store, const StoreUrl& url) {
   }
 }
 
-StoredInfo info_to_read(Store& store, const StoreUrl& url) {
+std::shared_ptr<const StoredFile> file_to_read(const std::string& path) {
+  if (auto file = Known::shared().in_use(path)) return file;
+  const StoreUrl url = checked_url(path);
+  Store& store = store_of(url);
   StoredInfo info;
   const auto known = [&] { return Known::shared().find(url.text, info) && info.kind == StoredKind::file; };
-  if (!known()) learn_neighbours(store, url);
-  if (known()) {
-    if (info.size <= kLargestStored) Known::shared().keep(url.text, info);  // from now on it is in use
-    return info;
+  if (!known()) {
+    learn_neighbours(store, url);
+    if (!known()) info = store.stat(url);
   }
-  info = store.stat(url);
   if (info.kind == StoredKind::folder)
     throw Error(ErrorKind::data, {.where = url.text, .what = "is a folder of the store", .expected = "a file"});
   if (info.kind == StoredKind::none) refuse_missing(url);
   if (info.size > kLargestStored) throw Error(ErrorKind::resources, {.where = url.text, .what = "the file is too large"});
-  Known::shared().keep(url.text, info);
-  return info;
+  return Known::shared().use(url, store, info);
 }
 
 // --- Reading -----------------------------------------------------------------------------------------------------------------------
@@ -232,10 +186,11 @@ std::vector<Block> blocks_not_kept(const StoreUrl& url, const StoredInfo& info, 
   constexpr size_t kMostThreads = 4, kBlocksOfThread = 2;
   const uint64_t step = info.whole ? std::max<uint64_t>(1, info.size) : kBlockBytes;
   std::vector<Block> blocks;
+  if (bytes.empty()) return blocks;
   for (uint64_t offset = 0; offset < info.size; offset += step)
     blocks.push_back({offset, bytes.subspan(offset, std::min(step, info.size - offset))});
   std::vector<uint8_t> found(blocks.size());
-  if (!blocks.empty()) found[0] = find(url.text, info.version, 0, blocks[0].into);  // and reads the settings, of which one may be wrong
+  found[0] = find(url.text, info.version, 0, blocks[0].into);  // and reads the settings, of which one may be wrong
   std::atomic<size_t> next{1};
   const auto read = [&] {
     for (size_t i = next++; i < blocks.size(); i = next++) found[i] = find(url.text, info.version, blocks[i].offset, blocks[i].into);
@@ -329,9 +284,9 @@ StoredInfo stat_stored(const std::string& path) {
 }
 
 void read_stored(const std::string& path, uint64_t limit, Bytes& bytes) {
-  const StoreUrl url = checked_url(path);
-  Store& store = store_of(url);
-  const StoredInfo info = info_to_read(store, url);
+  const auto file = file_to_read(path);
+  const StoreUrl& url = file->url;
+  const StoredInfo& info = file->info;
   if (info.size > limit)
     throw Error(ErrorKind::resources, {.where = url.text,
                                        .what = "the file is too large",
@@ -340,13 +295,14 @@ void read_stored(const std::string& path, uint64_t limit, Bytes& bytes) {
   if (Expected::shared().take(url.text, bytes)) return keep_block(url.text, info.version, 0, bytes);
   bytes.resize(info.size);
   std::vector<Block> missing = blocks_not_kept(url, info, bytes);
-  fetch_store(store, url, info, missing);
+  file->cached = missing.empty();
+  fetch_store(file->store, url, info, missing);
 }
 
 std::span<const std::byte> map_stored(const std::string& path) {
-  const StoreUrl url = checked_url(path);
-  Store& store = store_of(url);
-  const StoredInfo info = info_to_read(store, url);
+  const auto file = file_to_read(path);
+  const StoreUrl& url = file->url;
+  const StoredInfo& info = file->info;
   if (info.size == 0) return {};
   void* data = ::mmap(nullptr, info.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED)
@@ -356,15 +312,15 @@ std::span<const std::byte> map_stored(const std::string& path) {
   constexpr uint64_t kMostMapped = 8192;  // the system counts mappings
   const std::span<std::byte> bytes{mapped.get(), info.size};
   std::vector<Block> missing = blocks_not_kept(url, info, bytes, info.size / kBlockBytes < kMostMapped ? map_block : find_block);
-  fetch_store(store, url, info, missing);
+  fetch_store(file->store, url, info, missing);
   mapped.release();
   return bytes;
 }
 
 void read_stored_range(const std::string& path, uint64_t offset, std::span<std::byte> into) {
-  const StoreUrl url = checked_url(path);
-  Store& store = store_of(url);
-  const StoredInfo info = info_to_read(store, url);
+  const auto file = file_to_read(path);
+  const StoreUrl& url = file->url;
+  const StoredInfo& info = file->info;
   if (offset > info.size || into.size() > info.size - offset)
     throw Error(ErrorKind::data, {.where = url.text, .what = "ends before the bytes that are asked for"});
   // Whole blocks are read and kept, so that neighbours find them.
@@ -378,7 +334,7 @@ void read_stored_range(const std::string& path, uint64_t offset, std::span<std::
     const uint64_t begin = offset / kBlockBytes * kBlockBytes;
     whole.resize(std::min(kBlockBytes, info.size - begin));
     Block block{begin, whole};
-    if (!find_block(url.text, info.version, begin, whole)) fetch_store(store, url, info, {&block, 1});
+    if (!find_block(url.text, info.version, begin, whole)) fetch_store(file->store, url, info, {&block, 1});
     const size_t count = std::min<size_t>(into.size(), whole.size() - (offset - begin));
     std::memcpy(into.data(), whole.data() + (offset - begin), count);
     offset += count, into = into.subspan(count);
@@ -387,6 +343,7 @@ void read_stored_range(const std::string& path, uint64_t offset, std::span<std::
 
 void expect_stored(std::span<const std::string> paths) {
   for (const std::string& path : paths) {
+    if (const auto file = Known::shared().in_use(path); file && file->cached) continue;
     StoredInfo info;
     const StoreUrl url = checked_url(path);
     if (!Known::shared().find(url.text, info) || info.kind != StoredKind::file || info.size == 0 || info.size > kBlockBytes) continue;
