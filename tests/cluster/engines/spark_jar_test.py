@@ -147,7 +147,7 @@ def a_killed_driver_leaves_no_process_and_no_secret():
     program.chmod(0o755)
     gpus = {"spark.executor.resource.gpu.amount": "1", "spark.task.resource.gpu.amount": "1"}
     before = secrets()  # perhaps other runs are there
-    with subprocess.Popen(front_door("--set", "epochs=100000", "--out", out, program=program, **gpus), cwd=folder, env=cluster.env,
+    with subprocess.Popen(front_door("--set", "epochs=100000", "--out", out, "--min-workers", 2, program=program, **gpus), cwd=folder, env=cluster.env,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as driver:
         try:
             for line in driver.stdout:

@@ -11,7 +11,7 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT / "tests" / "cluster"), str(ROOT / "cluster" / "engines" / "spark")]
+sys.path[:0] = [str(ROOT / "tests" / "cluster"), str(ROOT / "tests" / "cluster" / "engines"), str(ROOT / "cluster" / "engines" / "spark")]
 import harness  # noqa: E402
 from harness import wait_until  # noqa: E402
 
@@ -29,7 +29,7 @@ JOB = {
     "network": [{"type": "dense", "out": 32, "activation": "relu"}, {"type": "dense", "out": 2}],
     "data": {"train": {"type": "digits", "size": 64}, "global_batch": 32}, "averaging": {"type": "allreduce", "shards": 4},
 }
-spark = folder = None
+spark = folder = url = None
 
 
 def table(rows=4096, label="label"):
@@ -138,20 +138,59 @@ def vectors_names_and_columns():
     assert again == other and len(list((folder / "columns").iterdir())) == 4
 
 
-def a_killed_executor_costs_its_task_alone():
-    killed = []
+def kill_executors(out, blows):
+    """Always the older one, so that the tasks lose theirs in turns: one that loses four ends the job."""
+    killed, events = [], []
 
     def watch(event):
-        if event["event"] == "step" and event["workers"] == 2 and not killed:
+        events.append(event["event"])
+        if event["event"] == "step" and event["workers"] == 2 and len(killed) < blows and events.count("worker_joined") == 2 + len(killed):
             killed.append(spark_cluster.executors()[0])
-            os.kill(killed[0], signal.SIGKILL)
+            os.kill(killed[-1], signal.SIGKILL)
 
-    events = []
-    model = train("killed", set={"epochs": 400}, on_event=lambda e: (events.append(e["event"]), watch(e)))
-    assert killed and sorted(model.attempts.values()) == [0, 1], model.attempts
-    assert {"worker_lost", "worker_left"} & set(events) and events.count("worker_joined") == 3, [e for e in events if e.startswith("worker")]
+    # With one worker the run goes on: it might be over before the task's next worker joins.
+    model = train(out, set={"epochs": 400}, on_event=watch, min_workers=1 if blows == 1 else 2)
+    assert len(killed) == blows == sum(model.attempts.values()), (killed, model.attempts)
+    assert {"worker_lost", "worker_left"} & set(events) and events.count("worker_joined") == 2 + blows, [e for e in events if e.startswith("worker")]
     spark_cluster.check_ledger(model.folder, 400)
     wait_until("the end of all processes", lambda: not perigee_processes(), 10)
+
+
+def a_killed_executor_costs_its_task_alone():
+    kill_executors("killed", 1)
+
+
+def twenty_killed_executors_cost_twenty_tasks():
+    if "PERIGEE_TEST_EVERYTHING" not in os.environ:
+        return
+    for number in range(4):
+        kill_executors(f"killed-{number}", 5)
+
+
+DRIVER = """
+import sys
+sys.path[:0] = {paths!r}
+import pathlib
+import spark_cluster, spark_test
+spark_test.folder = pathlib.Path({folder!r})
+cluster = spark_cluster.SparkCluster({folder!r})
+cluster.url = {url!r}
+spark_test.spark = cluster.session()
+spark_test.train("orphaned", set={{"epochs": 100000}}, min_workers=2, on_event=lambda e: e["event"] == "epoch" and print(e["epoch"], flush=True))
+"""
+
+
+def a_killed_driver_leaves_no_process():
+    spark.stop()  # its executors hold the cores
+    text = DRIVER.format(paths=sys.path[:3], folder=str(folder), url=url)
+    with subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as driver:
+        try:
+            seen = [line.strip() for line, _ in zip(driver.stdout, range(2))]
+            assert seen == ["1", "2"] and len(perigee_processes()) == 3, (seen, perigee_processes())
+        finally:
+            driver.kill()
+    wait_until("the end of all processes", lambda: not perigee_processes(), 10)
+    assert list((folder / "orphaned/checkpoints").glob("*.safetensors"))
 
 
 def a_cancelled_job_leaves_a_checkpoint():
@@ -183,12 +222,13 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="perigee-spark-") as name:
         folder = pathlib.Path(name)
         with spark_cluster.SparkCluster(folder) as cluster:
+            url = cluster.url
             spark = cluster.session()
             try:
                 harness.main([
                     trains_with_the_bits_of_two_processes, resident_data_give_the_same_bits, vectors_names_and_columns, a_killed_executor_costs_its_task_alone,
                     a_killed_executor_brings_its_partition_back, rows_that_change_when_they_are_computed_again_are_refused,
-                    a_cancelled_job_leaves_a_checkpoint, mistakes_are_named
+                    a_cancelled_job_leaves_a_checkpoint, mistakes_are_named, twenty_killed_executors_cost_twenty_tasks, a_killed_driver_leaves_no_process
                 ])
             finally:
                 spark.stop()
