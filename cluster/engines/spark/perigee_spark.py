@@ -125,11 +125,13 @@ _PART = "part int, rows long, name string, more binary"
 
 
 def _task(columns, more, folder=None):
-    """A task that writes its partition into the folder, or into one that ends with it. Its row has what `more` makes of the partition and its file."""
+    """A task that writes its partition into the folder, or into one that ends with it. Its row has what `more` makes of the partition and its file.
+    Without columns there is no file."""
     def task(batches):
         import pyarrow
         with contextlib.nullcontext(folder) if folder else _scratch() as place:
-            part, rows, name = _write(batches, place, *columns)
+            part, rows, name = _write(batches if columns else [], place, *(columns or [None] * 4))
+            collections.deque(batches, maxlen=0)
             made = pyarrow.array([more(part, os.path.join(place, name) if rows else None)], pyarrow.binary())
         yield pyarrow.RecordBatch.from_pydict({"part": pyarrow.array([part], pyarrow.int32()), "rows": [rows], "name": [name], "more": made})
     return task
@@ -188,8 +190,9 @@ def _content(_, path):
     return path and pathlib.Path(path).read_bytes()
 
 
-def _resident_tasks(df, *columns):
-    """The tasks compute their partitions, keep them and serve them: a worker whose rows are other ones than the job's is refused."""
+def _arrow_tasks(df, columns=None):
+    """Through Arrow, as the rows went before: another kind of job would start new Python processes. With columns the tasks compute their partitions,
+    keep them and serve them: a worker whose rows are other ones than the job's is refused."""
     def tasks(*how):
         def work(part, path):
             return str(_work(*how, *(("--partition", "=".join(_held(part, path, columns))) if path else ()))[1]).encode()
@@ -279,7 +282,7 @@ def _resident(program, data, train, test, workers, folder, columns):
         for row in parts:
             pathlib.Path(folder, row.name).write_bytes(row.more)
         data["test"] = _joined([_source(os.path.join(folder, row.name), label, classes) for row in parts])
-    return _resident_tasks(train, *columns)
+    return _arrow_tasks(train, columns)
 
 
 def train(job, train=None, test=None, *, workers=None, set=None, features="features", label="label", shape=None, data="export",
@@ -313,6 +316,8 @@ def train(job, train=None, test=None, *, workers=None, set=None, features="featu
                 described["data"].pop(part, None)
             if data == "resident":
                 tasks = _resident(program, described["data"], train, test, workers, os.path.abspath(shared), (features, label, shape, classes))
+            else:
+                tasks = _arrow_tasks(spark.range(0, workers, 1, workers))
             for part, df in (("train", train), ("test", test)) if data == "export" else ():
                 if df is not None:
                     described["data"][part] = export(df, os.path.abspath(shared), features, label, shape, classes)
