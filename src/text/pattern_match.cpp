@@ -52,10 +52,34 @@ const Pcre2& pcre2() {
 
 PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
+// Hugging Face's expressions are Oniguruma's, where \w also takes marks, such as the vowels of many scripts; PCRE2's does not before 10.43.
+// \W inside of brackets cannot be written out, and stays.
+std::string with_words_of_oniguruma(std::string_view pattern) {
+  constexpr std::string_view kWord =
+      "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}";
+  std::string written;
+  bool bracket = false;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i], next = i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+    if (c == '\\' && (next == 'w' || (next == 'W' && !bracket))) {
+      if (bracket) written += kWord;
+      else written.append(next == 'w' ? "[" : "[^").append(kWord).append("]");
+      ++i;
+    } else if (c == '\\' && next != '\0') {
+      written += {c, next};
+      ++i;
+    } else {
+      bracket = c == '[' || (bracket && c != ']');
+      written += c;
+    }
+  }
+  return written;
+}
+
 }  // namespace
 
 TextPattern::TextPattern(const Config& config) {
-  if (config.has("Regex")) compile(config.string("Regex"), config.where());
+  if (config.has("Regex")) compile(with_words_of_oniguruma(config.string("Regex")), config.where());
   else literal_ = config.string("String");
 }
 

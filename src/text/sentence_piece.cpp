@@ -218,6 +218,27 @@ void decode_pieces(const SpmFile& file, const TokenTable& table, std::vector<std
   tokens = {std::move(text)};
 }
 
+// Whole words, each with the mark before it. Unknown ones in a row are one.
+class MarkedWordModel : public SubwordModel {
+ public:
+  MarkedWordModel(const TokenTable& table, int32_t unknown) : table_(table), unknown_(unknown) {}
+
+  void cut(std::string_view text, std::vector<WordToken>& tokens) const override {
+    for (size_t from = 0, to; from < text.size(); from = to) {
+      to = std::min(text.size(), text.find(kMark, from + 1));
+      const int32_t id = table_.id(text.substr(from, to - from));
+      const TextSpan span{static_cast<uint32_t>(from), static_cast<uint32_t>(to)};
+      if (id >= 0 && id != unknown_) tokens.push_back({id, span});
+      else if (!tokens.empty() && tokens.back().id == unknown_ && tokens.back().span.to == span.from) tokens.back().span.to = span.to;
+      else tokens.push_back({unknown_, span});
+    }
+  }
+
+ private:
+  const TokenTable& table_;
+  int32_t unknown_;
+};
+
 SubwordModelPtr make_model(const SpmFile& file, const TokenTable& table, int32_t unknown, const std::string& where) {
   constexpr float kNever = std::numeric_limits<float>::infinity();
   std::vector<float> scores = file.scores;
@@ -228,12 +249,14 @@ SubwordModelPtr make_model(const SpmFile& file, const TokenTable& table, int32_t
     if (file.kinds[i] == kNormal) least = std::min(least, scores[i]), most = std::max(most, scores[i]);
     else scores[i] = kNever;
   }
-  if (file.model == 2) return scored_pair_model(table, scores, user, {.unknown = unknown, .byte_fallback = file.byte_fallback});
+  if (file.model == 2 || file.model == 4)  // of characters: the vocabulary has no pair that could join
+    return scored_pair_model(table, scores, user, {.unknown = unknown, .byte_fallback = file.byte_fallback});
+  if (file.model == 3) return std::make_unique<MarkedWordModel>(table, unknown);
   if (file.model != 1)
     throw Error(ErrorKind::data, {.where = where,
                                   .what = "a model of this type cannot be read",
                                   .got = "model_type " + std::to_string(file.model),
-                                  .expected = "1 (unigram) or 2 (BPE)"});
+                                  .expected = "1 (unigram), 2 (BPE), 3 (words) or 4 (characters)"});
   std::vector<double> wide(scores.begin(), scores.end());
   for (const int32_t id : user) {
     const auto at = static_cast<size_t>(id);

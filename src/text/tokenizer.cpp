@@ -20,7 +20,7 @@ char32_t last_character(std::string_view text) {
 }
 
 // How many blanks a byte-level token begins and ends with.
-std::pair<uint32_t, uint32_t> blanks_around(const std::string& token) {
+std::pair<uint32_t, uint32_t> blanks_around(std::string_view token) {
   uint32_t leading = 0, trailing = 0;
   bool inside = false;
   for (size_t i = 0; i < token.size();) {
@@ -92,6 +92,8 @@ TextCut Tokenizer::safe_cut() const {
   for (const NormalizerStep& step : parts_->normalizer) {
     if (step.reach == Reach::blanks && parts_->pre_tokenizer.steps.empty()) cut = TextCut::markers;
     if (step.reach == Reach::all || (step.reach == Reach::blanks && cut != TextCut::markers)) return TextCut::none;
+    // What is put before a text makes a word of its own where the text begins with blanks, which this cut drops.
+    if (step.reach == Reach::beginning && cut == TextCut::blanks) return TextCut::none;
   }
   for (const auto& [content, token] : normalized_)
     if (token->strip_left || token->strip_right || std::any_of(content.begin(), content.end(), blank) ||
@@ -212,12 +214,12 @@ std::vector<WordToken> Tokenizer::cut(std::string_view part, uint32_t offset, bo
   TextSpan span;
   size_t done = 0;
   while (find_added(text.text(), true, done, done, added, span)) {
-    if (done < span.from) cut_words(text.slice(done, span.from), beginning && done == 0, tokens);
+    if (done < span.from) cut_words(text.slice(done, span.from), beginning || done > 0, tokens);
     tokens.push_back({added->id, text.origin(span.from, span.to)});
     done = span.to;
   }
   if (done == 0) cut_words(std::move(text), beginning, tokens);
-  else if (done < text.text().size()) cut_words(text.slice(done, text.text().size()), false, tokens);
+  else if (done < text.text().size()) cut_words(text.slice(done, text.text().size()), true, tokens);
   return tokens;
 }
 
@@ -258,11 +260,36 @@ void Tokenizer::encode(std::string_view text, const std::string& where, bool spe
     done = span.to;
   }
   segment(done, text.size());
-  finish(special_tokens, encoding);
+  finish(text, special_tokens, encoding);
+}
+
+// Takes the blanks that tokens begin and end with out of their places. A blank that was put before the text has the place of the text's first
+// character, so places move by characters.
+void Tokenizer::trim_places(std::string_view text, TokenEncoding& encoding) const {
+  const auto inside = [&](uint32_t at) { return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80; };
+  for (size_t i = 0; i < encoding.ids.size(); ++i) {
+    TextSpan& place = encoding.places[i];
+    const int32_t id = encoding.ids[i];
+    const auto is_added = [&](const AddedToken& token) { return token.id == id; };
+    // An added token is as it stands in the text, with the blanks that it takes.
+    const bool added = std::any_of(parts_->added.begin(), parts_->added.end(), is_added);
+    const std::string* name = parts_->table.token(id);
+    auto [leading, trailing] = added             ? blanks_around(text.substr(place.from, place.to - place.from))
+                               : name != nullptr ? blanks_around(*name)
+                                                 : std::pair<uint32_t, uint32_t>();
+    if (leading == 1 && parts_->trim_keeps_one && (i == 0 || place.from == 0)) leading = 0;
+    for (; leading > 0 && place.from < place.to; --leading) do
+        ++place.from;
+      while (inside(place.from));
+    if (place.to < trailing) continue;
+    for (; trailing > 0 && place.to > place.from; --trailing) do
+        --place.to;
+      while (inside(place.to));
+  }
 }
 
 // The work of post-processors, truncation and padding.
-void Tokenizer::finish(bool special_tokens, TokenEncoding& encoding) const {
+void Tokenizer::finish(std::string_view text, bool special_tokens, TokenEncoding& encoding) const {
   const TokenizerParts& parts = *parts_;
   auto& ids = encoding.ids;
   auto& places = encoding.places;
@@ -273,14 +300,7 @@ void Tokenizer::finish(bool special_tokens, TokenEncoding& encoding) const {
     if (parts.truncate_left) ids.erase(ids.begin(), ids.begin() + extra), places.erase(places.begin(), places.begin() + extra);
     else ids.resize(limit), places.resize(limit);
   }
-  for (size_t i = 0; parts.trim && i < ids.size(); ++i) {
-    TextSpan& place = places[i];
-    const std::string* name = token(ids[i]);
-    auto [leading, trailing] = name != nullptr ? blanks_around(*name) : std::pair<uint32_t, uint32_t>();
-    if (leading == 1 && parts.trim_keeps_one && (i == 0 || place.from == 0)) leading = 0;
-    place.from = std::min(place.from + leading, place.to);
-    if (place.to >= trailing) place.to = std::max(place.to - trailing, place.from);
-  }
+  if (parts.trim) trim_places(text, encoding);
   if (special_tokens) {
     ids.insert(ids.begin(), parts.before.begin(), parts.before.end());
     ids.insert(ids.end(), parts.after.begin(), parts.after.end());

@@ -76,7 +76,8 @@ class Tokenizer {
   void cut_words(Aligned text, bool beginning, std::vector<WordToken>& tokens) const;
   size_t part_end(std::string_view text, size_t from) const;
   TextCut safe_cut() const;
-  void finish(bool special_tokens, TokenEncoding& encoding) const;
+  void trim_places(std::string_view text, TokenEncoding& encoding) const;
+  void finish(std::string_view text, bool special_tokens, TokenEncoding& encoding) const;
   bool find_added(std::string_view text, bool normalized, size_t from, size_t done, const AddedToken*& token, TextSpan& span) const;
 
   std::unique_ptr<TokenizerParts> parts_;

@@ -239,6 +239,69 @@ TEST(Tokenizer, HasBounds) {
   }
 }
 
+// Numbers and places by Hugging Face's tokenizers 0.22.2.
+constexpr const char* kBytePairs =
+    R"({"type":"BPE","vocab":{"\u0120":0,"\u00d0":1,"\u00bd":2,"a":3,",":4,"\u0120a":5},"merges":["\u0120 a"]})";
+constexpr const char* kByteLevel = R"("pre_tokenizer":{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true},
+    "post_processor":{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true},)";
+
+TEST(Tokenizer, ABlankThatWasPutInFrontHasNoPlace) {
+  const TokenizerPtr tokenizer = Tokenizer::read(with_model(kBytePairs, kByteLevel), "file");
+  const TokenEncoding found = encode(*tokenizer, "\u043d");  // two bytes, behind a blank of its own
+  EXPECT_EQ(found.ids, (std::vector<int32_t>{0, 1, 2}));
+  EXPECT_EQ(found.places, (std::vector<TextSpan>{{0, 0}, {0, 2}, {0, 2}}));
+}
+
+TEST(Tokenizer, WhatFollowsAnAddedTokenBeginsATextOfItsOwn) {
+  const std::string added = R"("added_tokens":[{"id":6,"content":"<x>","lstrip":true,"normalized":true}],)";
+  const TokenizerPtr tokenizer = Tokenizer::read(with_model(kBytePairs, kByteLevel + added), "file");
+  const TokenEncoding found = encode(*tokenizer, "a <x>,a <x> a");
+  EXPECT_EQ(found.ids, (std::vector<int32_t>{5, 6, 0, 4, 3, 6, 5}));
+  EXPECT_EQ(found.places, (std::vector<TextSpan>{{0, 1}, {2, 5}, {6, 6}, {5, 6}, {6, 7}, {8, 11}, {12, 13}}));
+  EXPECT_EQ(encode(*tokenizer, "<x>a").places, (std::vector<TextSpan>{{0, 3}, {4, 4}}));
+}
+
+TEST(Tokenizer, WhatIsPutInFrontIsAWordWhereTheTextBeginsWithABlank) {
+  const TokenizerPtr tokenizer =
+      Tokenizer::read(with_model(R"({"type":"WordLevel","vocab":{"_":0,"a":1,"_a":2,"?":3},"unk_token":"?"})",
+                                 R"("normalizer":{"type":"Prepend","prepend":"_"},"pre_tokenizer":{"type":"Whitespace"},)"),
+                      "file");
+  EXPECT_EQ(encode(*tokenizer, " a").ids, (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(encode(*tokenizer, "a a").ids, (std::vector<int32_t>{2, 1}));
+}
+
+TEST(Tokenizer, MarksAreOfWords) {  // as Oniguruma has it: vowels of many scripts are marks
+  const std::string words = R"({"type":"WordLevel","vocab":{"\u1780\u17b6\u1793\u17cb":0,"\u00e9_1":1,"?":2},"unk_token":"?"})";
+  for (const char* split : {R"({"Regex":"[\\w]+|\\w+"},"behavior":"Removed","invert":true)", R"({"Regex":"\\W+"},"behavior":"Removed")"}) {
+    const TokenizerPtr tokenizer =
+        Tokenizer::read(with_model(words, R"("pre_tokenizer":{"type":"Split","pattern":)" + std::string(split) + "},"), "file");
+    EXPECT_EQ(encode(*tokenizer, "\u1780\u17b6\u1793\u17cb \u00e9_1").ids, (std::vector<int32_t>{0, 1})) << split;
+  }
+}
+
+// A message of SentencePiece: pieces of a kind (1 usual, 2 unknown, 4 of the user), model_type, and a normalizer that changes nothing.
+std::string sentence_pieces(char model, std::initializer_list<std::pair<std::string, char>> pieces) {
+  const auto field = [](char number, const std::string& bytes) {
+    return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size())} + bytes;
+  };
+  std::string file;
+  for (const auto& [text, kind] : pieces) file += field(1, field(1, text) + std::string{3 << 3, kind});
+  return file + field(2, {3 << 3, model});
+}
+
+TEST(Tokenizer, SentencePiecesWordsAndCharacters) {  // sentencepiece 0.2.3
+  const TokenizerPtr words =
+      Tokenizer::read(sentence_pieces(3, {{"<unk>", 2}, {"<x>", 4}, {"\u2581ab", 1}, {"\u2581a", 1}, {"\u2581ba", 1}}), "file");
+  EXPECT_EQ(encode(*words, "ab ba zz yy ab").ids, (std::vector<int32_t>{2, 4, 0, 2}));
+  EXPECT_EQ(encode(*words, "ab ba zz yy ab").places, (std::vector<TextSpan>{{0, 2}, {2, 5}, {5, 11}, {11, 14}}));
+  EXPECT_EQ(words->decode(std::vector<int64_t>{2, 4, 0, 2}), "ab ba \u2047  ab");
+  const TokenizerPtr characters =
+      Tokenizer::read(sentence_pieces(4, {{"<unk>", 2}, {"<x>", 4}, {"\u2581", 1}, {"a", 1}, {"b", 1}}), "file");
+  EXPECT_EQ(encode(*characters, "ab zz b").ids, (std::vector<int32_t>{2, 3, 4, 2, 0, 2, 4}));
+  EXPECT_EQ(encode(*characters, " a<x>b  \u00e9").ids, (std::vector<int32_t>{2, 3, 1, 4, 2, 0}));
+  EXPECT_REFUSED(sentence_pieces(5, {{"<unk>", 2}}), "a model of this type cannot be read; got model_type 5");
+}
+
 TEST(Tokenizer, Gpt2WordsTakeTheSpaceBeforeThem) {
   const std::string text = "I'll  go\n\n to\xC2\xA0 x2 !?";
   std::string cut;
