@@ -120,6 +120,43 @@ TEST(Tar, ListsFilesAndIsCheckedAtEveryByte) {
   EXPECT_THROW(tar_entries(as_bytes(damaged), "t"), Error);
 }
 
+// Names that have no room in a header: GNU's, of kind L, and pax's, as Python's tarfile writes them.
+TEST(Tar, ReadsLongNames) {
+  const auto header = [](const char* name, size_t size, char kind) {
+    std::string made = tar_header(name, size);
+    unsigned sum = 0;
+    made[156] = kind;
+    made.replace(148, 8, 8, ' ');
+    for (const char c : made) sum += static_cast<unsigned char>(c);
+    char text[8];
+    std::snprintf(text, sizeof text, "%06o", sum);
+    return made.replace(148, 7, text, 7);
+  };
+  const auto block = [](std::string content) { return content + std::string((512 - content.size() % 512) % 512, '\0'); };
+  const std::string name = std::string(150, 'd') + "/\u00e9.txt", record = std::to_string(name.size() + 10) + " path=" + name + "\n";
+  const std::string end(512, '\0'), short_file = header("two", 1, '0') + block("2");
+  for (const std::string& extra :
+       {header("././@LongLink", name.size() + 1, 'L') + block(name + '\0'), header("x", record.size(), 'x') + block(record)}) {
+    const std::string archive = extra + header("ddd", 5, '0') + block("hello") + short_file + end;
+    const std::vector<TarEntry> entries = tar_entries(as_bytes(archive), "t");
+    ASSERT_EQ(entries.size(), 2u);
+    EXPECT_EQ(entries[0].name, name);
+    EXPECT_EQ(as_text(entries[0].content), "hello");
+    EXPECT_EQ(entries[1].name, "two");
+  }
+  // A size of its own, and what is passed over.
+  const std::string sized = "9 size=2\n";
+  const std::string archive =
+      header("x", sized.size(), 'x') + block(sized) + header("a", 7, '0') + block("hi") + header("folder", 0, '5') + short_file + end;
+  const std::vector<TarEntry> entries = tar_entries(as_bytes(archive), "t");
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_EQ(as_text(entries[0].content), "hi");
+  for (const char* damaged : {"path=a\n", "99 path=a\n", "10 path=a", "9 size=x\n", "2 \n"}) {
+    const std::string bad = header("x", std::strlen(damaged), 'x') + block(damaged) + short_file + end;
+    EXPECT_HAS(refusal([&] { tar_entries(as_bytes(bad), "t"); }), "a pax header is damaged at byte 512");
+  }
+}
+
 TEST(Images, DecodeToTheSamePixels) {
   for (int channels : {1, 3}) {
     Picture source = gradient(channels, 17, 23), image;

@@ -1,4 +1,4 @@
-// The regular files in a tar archive (ustar, with GNU and pax headers passed over): names and where their bytes are.
+// The regular files in a tar archive (ustar; names and sizes of GNU's and pax headers too): names and where their bytes are.
 #pragma once
 
 #include <span>
