@@ -7,6 +7,7 @@
 #include <map>
 
 #include "src/core/error.h"
+#include "src/io/base64.h"
 #include "src/io/image.h"
 #include "src/io/npy.h"
 #include "tests/io/pictures.h"
@@ -272,6 +273,19 @@ TEST(Images, AreTurnedUprightByExif) {
 }
 
 // A few bytes that promise much are refused before anything is allocated.
+// Pillow: Image.fromarray([[red, green, blue], [9, 99, 200]]).save(..., "WEBP", lossless=True, exif={274: 6}); ImageOps.exif_transpose of it.
+TEST(Images, WebpsAreTurnedUprightByExif) {
+  const std::string file = from_base64(
+      "UklGRnwAAABXRUJQVlA4WAoAAAAIAAAAAgAAAQAAVlA4TDsAAAAvAkAAAC9AJEAC0f/RMU7zBpG2zfD8s4m5tBMJkED0f3SM05z/gD/"
+      "yiLFNKyhkGwFO7R6CU7uI/sd4AQBFWElGGgAAAE1NACoAAAAIAAEBEgADAAAAAQAGAAAAAAAA",
+      "test");
+  const Picture image = decoded(as_bytes(file));
+  ASSERT_EQ(image.width, 2);
+  ASSERT_EQ(image.height, 3);
+  const uint8_t expected[] = {9, 9, 9, 255, 0, 0, 99, 99, 99, 0, 255, 0, 200, 200, 200, 0, 0, 255};
+  for (size_t i = 0; i < std::size(expected); ++i) EXPECT_EQ(std::to_integer<int>(image.pixels[i]), expected[i]) << i;
+}
+
 TEST(Images, AJpegWithoutAPictureIsRefused) {
   EXPECT_NE(image_refusal(as_bytes("\xff\xd8\xff\xd9 and nothing else"s)).find("test: the JPEG is damaged: "), std::string::npos);
 }

@@ -85,6 +85,22 @@ struct TiffFile {
 
 constexpr uint32_t kTiffWidth = 256, kTiffHeight = 257;  // tags
 
+// The orientation in the chunk of EXIF, which stands behind the picture.
+int webp_orientation_of(std::span<const std::byte> bytes) {
+  for (size_t i = 12; i + 8 <= bytes.size();) {
+    size_t length = 0;
+    for (size_t k = 4; k > 0; --k) length = length << 8 | std::to_integer<size_t>(bytes[i + 3 + k]);
+    if (length > bytes.size() - i - 8) break;
+    std::span<const std::byte> chunk = bytes.subspan(i + 8, length);
+    if (as_text(bytes.subspan(i, 4)) == "EXIF") {
+      if (as_text(chunk).starts_with("Exif")) chunk = chunk.subspan(std::min<size_t>(6, chunk.size()));
+      return exif_orientation(chunk);
+    }
+    i += 8 + length + length % 2;
+  }
+  return 1;
+}
+
 }  // namespace
 
 void decode_webp(std::span<const std::byte> bytes, const std::string& where, Picture& image) {
@@ -100,6 +116,7 @@ void decode_webp(std::span<const std::byte> bytes, const std::string& where, Pic
     if (pixels[i + 3] != 255)
       for (size_t c = 0; c < 3; ++c) pixels[i + c] = static_cast<uint8_t>((pixels[i + c] * pixels[i + 3] + 127) / 255);
   pack_pixels(image, 4);
+  turn_upright(image, webp_orientation_of(bytes));
 }
 
 void decode_tiff(std::span<const std::byte> bytes, const std::string& where, Picture& image) {
