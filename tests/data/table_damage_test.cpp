@@ -373,9 +373,13 @@ TEST(DamagedTables, ShardsSayWhatIsWrong) {
   expect_said(said_of(little(1, 4) + little(end, 4) + little(end, 4) + json, "mds"), "a sample is cut short");
   const TemporaryFolder mine;
   std::filesystem::create_directory(mine / "mds");
-  for (const auto& [index, text] :
-       {std::pair("[1]", "the index lists no shards; got array"),
-        std::pair(R"({"shards": [{"format": "csv"}]})", R"(a shard has another format; got string "csv", expected mds)")}) {
+  for (
+      const auto& [index, text] :
+      {std::pair("[1]", "the index lists no shards; got array"),
+       std::pair(R"({"shards": [{"format": "csv"}]})", R"(a shard has another format; got string "csv", expected mds)"),
+       std::pair(
+           R"({"shards": [{"format": "mds", "compression": "br:11", "raw_data": {"basename": "a.mds"}, "zip_data": {"basename": "a.mds.br"}}]})",
+           "a shard is packed in a way that is not read; got 'br', expected zstd or gz")}) {
     write_file(mine / "mds/index.json", as_bytes(std::string_view(index)));
     try {
       open_columnar_folder(mine / "mds");

@@ -39,7 +39,7 @@ bool octal(std::string_view text, uint64_t& value) {
   return !text.empty();  // at most 12 digits: 36 bits
 }
 
-// What a header in front says of the next file, because its name or size has no room in the old fields.
+// A header in front says this of the next file, because its name or size has no room in the old fields.
 struct TarExtra {
   std::string name;
   bool sized = false;

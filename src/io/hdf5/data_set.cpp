@@ -151,6 +151,18 @@ std::vector<Filter> Headers::filters(const Message& message) const {
   return list;
 }
 
+// The element that stands where none was written; empty: zero, or a text, which lies in a heap.
+Bytes Headers::fill(const Message& message, const Type& type) const {
+  const uint64_t version = file_.number(message.at, 1), second = file_.number(message.at + 1, 1);
+  uint64_t at = 0;
+  if (version == 3 && (second & 0x20) != 0) at = message.at + 2;
+  if (version == 1 || (version == 2 && file_.number(message.at + 3, 1) == 1)) at = message.at + 4;
+  if (at == 0 || type.kind == Type::Kind::any_text || file_.number(at, 4) != type.size) return {};
+  const auto element = file_.bytes(at + 4, type.size);
+  if (std::all_of(element.begin(), element.end(), [](std::byte b) { return b == std::byte{0}; })) return {};
+  return {element.begin(), element.end()};
+}
+
 void Headers::layout(const Message& message, DataSet& set) const {
   const uint64_t version = file_.number(message.at, 1);
   uint64_t at = message.at + 1, bytes = set.type.size;

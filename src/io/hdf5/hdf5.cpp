@@ -180,6 +180,8 @@ Bytes File::read(const DataSet& set, uint64_t first_row, uint64_t rows) const {
   const uint64_t row_bytes = set.row_elements() * set.type.size;
   Bytes out(rows * row_bytes);
   if (out.empty()) return out;
+  if (!set.fill.empty() && (set.size == 0 || !set.chunk.empty()))
+    for (size_t at = 0; at < out.size(); at += set.fill.size()) std::memcpy(out.data() + at, set.fill.data(), set.fill.size());
   if (set.chunk.empty()) {
     if (set.size > 0) std::memcpy(out.data(), bytes(set.address + first_row * row_bytes, out.size()).data(), out.size());
     return out;

@@ -33,10 +33,11 @@ struct DataSet {
   Type type;
   std::string refusal = {};  // why it is not read; empty: it is
   // Where its bytes are.
-  uint64_t address = 0, size = 0;  // contiguous or compact, in the file; size 0: nothing is stored, all is zero
+  uint64_t address = 0, size = 0;  // contiguous or compact, in the file; size 0: nothing is stored
   std::vector<uint64_t> chunk = {};
   std::vector<StoredChunk> chunks = {};
   std::vector<Filter> filters = {};
+  Bytes fill = {};  // an element where nothing is stored; empty: zero
 
   uint64_t rows() const { return shape.empty() ? 1 : shape[0]; }
   uint64_t row_elements() const;  // elements of a row

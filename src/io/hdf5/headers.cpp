@@ -213,8 +213,10 @@ void Headers::data_set(const std::vector<Message>& list, const std::string& path
     if (filter.id != 1 && filter.id != 2 && filter.id != 3 && filter.id != 32000 && filter.id != 32015)
       set.refusal = "it has filter " + std::to_string(filter.id) + (filter.id == 4 ? " (SZIP)" : filter.id == 32001 ? " (Blosc)" : "");
   if (set.refusal.empty())
-    for (const Message& message : list)
+    for (const Message& message : list) {
       if (message.type == 0x08) layout(message, set);
+      if (message.type == 0x05) set.fill = fill(message, set.type);
+    }
   file_.sets_.push_back(std::move(set));
 }
 

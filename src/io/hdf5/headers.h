@@ -40,6 +40,7 @@ class Headers {
   Type enumeration(uint64_t& at, uint64_t end, unsigned version, unsigned count, int depth) const;
   Type array(uint64_t& at, uint64_t end, unsigned version, size_t size, int depth) const;
   std::string name_at(uint64_t& at, uint64_t end, bool padded) const;
+  Bytes fill(const Message& message, const Type& type) const;
   void layout(const Message& message, DataSet& set) const;
   void chunked(uint64_t at, DataSet& set) const;
   void chunked_4(uint64_t at, DataSet& set) const;

@@ -42,6 +42,13 @@ std::string_view plain_name(std::string_view name) {
   return name;
 }
 
+// Others may put 512 bytes or more in front, as Matlab 7.3 does.
+bool begins_as_hdf5(std::string_view head) {
+  for (size_t at = 0; at < head.size(); at = at == 0 ? 512 : 2 * at)
+    if (head.substr(at).starts_with("\x89HDF\r\n\x1a\n")) return true;
+  return false;
+}
+
 // In this order; what begins in a way of its own comes before what only its name tells.
 constexpr Format kFormats[] = {
     {[](std::string_view head, std::string_view) { return head.starts_with("PAR1"); }, parquet_of},
@@ -52,10 +59,7 @@ constexpr Format kFormats[] = {
      arrow_of},
     {[](std::string_view head, std::string_view) { return head.starts_with(std::string_view("SQLite format 3\0", 16)); },
      sqlite::open_sqlite, true},
-    {[](std::string_view head, std::string_view) {
-       return head.starts_with("\x89HDF\r\n\x1a\n") || head.starts_with("MATLAB 7.3 MAT-file");  // behind 512 bytes
-     },
-     open_hdf5, true},
+    {[](std::string_view head, std::string_view) { return begins_as_hdf5(head); }, open_hdf5, true},
     {[](std::string_view head, std::string_view name) { return head.starts_with("PK\3\4") && !name.ends_with(".npz"); }, xlsx::open_xlsx,
      true},
     {[](std::string_view head, std::string_view) { return head.starts_with("\x93NUMPY") || head.starts_with("PK\3\4"); }, open_arrays,
@@ -91,7 +95,14 @@ std::unique_ptr<ColumnarFile> opened(const Format& format, const ColumnarInput& 
 
 }  // namespace
 
-std::unique_ptr<ColumnarFile> open_columnar_folder(const std::string& path) { return is_mds_folder(path) ? open_mds(path) : nullptr; }
+std::unique_ptr<ColumnarFile> open_columnar_folder(const std::string& path) {
+  if (is_mds_folder(path)) return open_mds(path);
+  // LMDB keeps an environment in a folder.
+  const std::string lmdb = path + "/data.mdb";
+  if (!file_exists(lmdb)) return nullptr;
+  const auto file = std::make_shared<MappedFile>(lmdb);
+  return open_lmdb({.name = lmdb, .part = {}, .content = file->bytes(), .owner = file});
+}
 
 std::unique_ptr<ColumnarFile> open_columnar(const std::string& path, const std::string& part, std::string_view head) {
   const Format* format = format_of(head, path);

@@ -1,6 +1,7 @@
 #include "src/data/table/columnar/arrow/arrow_file.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "src/data/table/columnar/arrow/arrow_schema.h"
@@ -100,32 +101,80 @@ class ArrowFile : public ColumnarFile {
                        most_page(content_.size()) / share);
   }
 
-  // Messages one after the other, from the stream's begin to its end or that of the file.
+  // The message at `at`, whose size is 0 where there is no more.
+  Message message_at(uint64_t at) const {
+    uint32_t size = 0;
+    std::memcpy(&size, content_.data() + at, 4);
+    at += 4;
+    if (size == 0xffffffffu) std::memcpy(&size, content_.data() + at, 4), at += 4;
+    if (size > content_.size() - at) damaged("an Arrow message leads out of the file", at);
+    Message message{.metadata = at, .size = size, .body = at + size};
+    if (size == 0) return message;
+    const FlatBytes metadata = flat(message);
+    const auto body = FlatTable::root(metadata).number<int64_t>(3, 0);
+    if (body < 0 || static_cast<uint64_t>(body) > content_.size() - message.body)
+      damaged("the body of an Arrow message leads out of the file", at);
+    message.body_size = static_cast<uint64_t>(body);
+    return message;
+  }
+
   void scan() {
     if (content_.size() < 16) damaged("the Arrow file is cut short", content_.size());
-    uint64_t at = as_text(content_).starts_with("ARROW1") ? 8 : 0;
+    const bool file = as_text(content_).starts_with("ARROW1");
     auto dictionaries = std::make_shared<Dictionaries>();
     bool changed = false;
+    // Polars' files do not begin with a message as streams do: what is in them is said at their end alone.
+    const bool framed = !file || as_text(content_).substr(8).starts_with("\xff\xff\xff\xff");
+    const bool listed = !framed && by_footer(dictionaries, changed);
+    uint64_t at = file ? 8 : 0;
     size_t count = 0;
-    while (content_.size() - at >= 8) {
-      uint32_t size = 0;
-      std::memcpy(&size, content_.data() + at, 4);
-      at += 4;
-      if (size == 0xffffffffu) std::memcpy(&size, content_.data() + at, 4), at += 4;
-      if (size == 0) break;
-      if (size > content_.size() - at) damaged("an Arrow message leads out of the file", at);
+    while (!listed && content_.size() - at >= 8) {
+      const Message message = message_at(at);
+      if (message.size == 0) break;
       if (++count > kMostMessages) damaged("the Arrow file has too many messages", at);
-      Message message{.metadata = at, .size = size, .body = at + size};
       const FlatBytes metadata = flat(message);
-      const FlatTable root = FlatTable::root(metadata);
-      const auto body = root.number<int64_t>(3, 0);
-      if (body < 0 || static_cast<uint64_t>(body) > content_.size() - message.body)
-        damaged("the body of an Arrow message leads out of the file", at);
-      message.body_size = static_cast<uint64_t>(body);
       at = message.body + message.body_size;
-      take(root, message, dictionaries, changed);
+      take(FlatTable::root(metadata), message, dictionaries, changed);
     }
     if (fields_.empty()) damaged("the Arrow file has no schema, or no columns", 0);
+  }
+
+  // The schema and the places of all messages, as they stand at the end of a file; false: they do not.
+  bool by_footer(std::shared_ptr<Dictionaries>& dictionaries, bool& changed) {
+    constexpr uint64_t kTail = 10, kBlock = 24;
+    if (!as_text(content_).ends_with("ARROW1") || content_.size() < 8 + kTail) return false;
+    const uint64_t end = content_.size() - kTail;
+    uint32_t size = 0;
+    std::memcpy(&size, content_.data() + end, 4);
+    if (size < 8 || size > end - 8) return false;
+    const Message footer{.metadata = end - size, .size = size, .body = end};
+    const FlatBytes metadata = flat(footer);
+    const FlatTable root = FlatTable::root(metadata);
+    version_ = root.number<int16_t>(0, 0);
+    take_schema(root.table(1), footer);
+    for (const size_t list : {2, 3}) {  // dictionaries, then batches
+      const FlatVector blocks = root.vector(list, kBlock);
+      uint64_t behind = 8;  // none may come twice: a file has no more in it than its bytes
+      for (size_t i = 0; i < blocks.count; ++i) {
+        const auto at = blocks.at<int64_t>(i);
+        if (at < 0 || static_cast<uint64_t>(at) < behind || static_cast<uint64_t>(at) > end - 8)
+          damaged("an Arrow message leads out of the file", footer.metadata);
+        const Message message = message_at(static_cast<uint64_t>(at));
+        if (message.size == 0) damaged("an Arrow message leads out of the file", static_cast<uint64_t>(at));
+        behind = message.body + message.body_size;
+        const FlatBytes of_message = flat(message);
+        take(FlatTable::root(of_message), message, dictionaries, changed);
+      }
+    }
+    return true;
+  }
+
+  void take_schema(const FlatTable& schema, const Message& message) {
+    if (schema.number<int16_t>(0, 0) != 0)
+      damaged("the Arrow file has numbers in big-endian order, which are not read", message.metadata, "write it in little-endian order");
+    const FlatVector list = schema.vector(1, 4);
+    if (list.count > most_columns(content_.size())) damaged("the Arrow file has more columns than its bytes can have", message.metadata);
+    for (size_t i = 0; i < list.count; ++i) fields_.push_back(read_field(list.table(i)));
   }
 
   void take(const FlatTable& root, const Message& message, std::shared_ptr<Dictionaries>& dictionaries, bool& changed) {
@@ -134,12 +183,7 @@ class ArrowFile : public ColumnarFile {
     if (kind == 1) {
       if (!fields_.empty()) damaged("the Arrow file has two schemas", message.metadata);
       version_ = root.number<int16_t>(0, 0);
-      const FlatTable schema = root.table(2);
-      if (schema.number<int16_t>(0, 0) != 0)
-        damaged("the Arrow file has numbers in big-endian order, which are not read", message.metadata, "write it in little-endian order");
-      const FlatVector list = schema.vector(1, 4);
-      if (list.count > most_columns(content_.size())) damaged("the Arrow file has more columns than its bytes can have", message.metadata);
-      for (size_t i = 0; i < list.count; ++i) fields_.push_back(read_field(list.table(i)));
+      take_schema(root.table(2), message);
     } else if (kind == 2) {
       if (!changed) dictionaries = std::make_shared<Dictionaries>(*dictionaries), changed = true;
       const FlatTable dictionary = root.table(2);

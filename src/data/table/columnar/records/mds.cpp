@@ -237,6 +237,18 @@ std::string file_in(const std::string& folder, const Json* data) {
   return folder + "/" + text;
 }
 
+// "zstd:16" has a level behind the name.
+void check_packed(const Json& shard, const std::string& index) {
+  const Json* given = shard.find("compression");
+  const std::string by = given != nullptr && given->is_string() ? given->as_string() : "zstd";
+  if (const std::string name = by.substr(0, by.find(':')); name != "zstd" && name != "gz")
+    throw Error(ErrorKind::data, {.where = index,
+                                  .what = "a shard is packed in a way that is not read",
+                                  .got = "'" + name.substr(0, 60) + "'",
+                                  .expected = "zstd or gz",
+                                  .hint = "unpack the shards, or write them with compression = \"zstd\""});
+}
+
 }  // namespace
 
 bool is_mds_folder(const std::string& path) { return folder_exists(path) && file_exists(path + "/index.json"); }
@@ -267,6 +279,7 @@ std::unique_ptr<ColumnarFile> open_mds(const std::string& folder) {
         stored += mapped->bytes().size();
         file->add(Shard(path, as_text(mapped->bytes()), encodings_of(shard, index)), mapped);
       } else {
+        check_packed(shard, index);
         const auto whole = unpacked_file(from, kMostShard);
         bytes += whole->bytes().size();
         stored += MappedFile(from).bytes().size();

@@ -17,8 +17,10 @@ bool is_date_format(const std::string& format) {
     const char c = static_cast<char>(std::tolower(static_cast<unsigned char>(format[i])));
     if (c == '"') i = std::min(format.find('"', i + 1), format.size());
     else if (c == '[') {
-      if (i + 1 < format.size() && std::string_view("hHmMsS").find(format[i + 1]) != std::string_view::npos) return true;
-      i = std::min(format.find(']', i + 1), format.size());
+      // [h], [mm] and the like are times; [Magenta] is a colour.
+      const size_t end = std::min(format.find(']', i + 1), format.size());
+      if (end > i + 1 && format.find_first_not_of("hHmMsS", i + 1) == end) return true;
+      i = end;
     } else if (c == '\\' || c == '_' || c == '*') ++i;
     else if (c == 'y' || c == 'm' || c == 'd' || c == 'h' || c == 's') return true;
     else if (c == ';') return false;

@@ -115,7 +115,8 @@ class SheetReader {
 
   Cell value(const std::string& type, const std::string& style, std::string_view written, const Tag& tag) const {
     using enum Cell::Kind;
-    if (type == "e") return {};  // #N/A and the like
+    // #N/A and the like, and formulas that no program has computed yet.
+    if (type == "e" || written.empty()) return {};
     if (type == "b") return {.kind = boolean, .whole = written == "1" || written == "true"};
     if (type == "d") {
       int64_t ms = 0;
