@@ -34,6 +34,14 @@ Value rows_by_sequence(Value table, Value segments) {
   return gather(table, place, 0);
 }
 
+// The rows of `table` for steps that are counted where they count: padding in front is passed over, as by transformers' position_ids.
+Value rows_by_mask(Value table, Value mask) {
+  Json attrs = Json::object();
+  attrs.set("axis", 1);
+  const Value counted = table.graph().apply("cumulative_sum", {cast(mask, Dtype::f32)}, std::move(attrs)) - 1;
+  return gather(table, cast(maximum(counted, zeros_like(counted)), Dtype::i64), 0);
+}
+
 std::vector<Value> build_positions(LayerContext& context, std::span<const Value> inputs) {
   require_steps(context, inputs[0]);
   const Value x = steps_first(inputs[0]);
@@ -57,6 +65,7 @@ std::vector<Value> build_positions(LayerContext& context, std::span<const Value>
   }
   if (before) table = reshape(gather(table, before, 0), x.shape());
   else if (const Value segments = context.segments(inputs[0])) table = rows_by_sequence(table, segments);
+  else if (const Value mask = context.mask(inputs[0])) table = rows_by_mask(table, mask);
   return {features_first(x + table)};
 }
 
