@@ -2,162 +2,16 @@
 // host's. The files are those of $PERIGEE_DATA/oracles/sequences.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 
-#include "src/graph/plan.h"
-#include "src/io/file.h"
-#include "src/io/npy.h"
 #include "src/io/safetensors.h"
 #include "src/model/steps/step_model.h"
-#include "src/nn/network.h"
-#include "tests/nn/gradients.h"
+#include "tests/nn/attention_case.h"
 
 namespace perigee {
 namespace {
 
-using Arrays = std::map<std::string, Tensor>;
-
-std::string oracle_path(const std::string& file) {
-  const char* data = std::getenv("PERIGEE_DATA");
-  const std::string path = std::string(data != nullptr ? data : "") + "/oracles/sequences/" + file;
-  return std::filesystem::exists(path) ? path : "";
-}
-
-Arrays oracle(const std::string& path) {
-  Arrays arrays;
-  for (auto& [name, tensor] : parse_npz(read_file(path), path)) arrays[name] = tensor;
-  return arrays;
-}
-
-#define PERIGEE_ORACLE(arrays, name)                                                                                 \
-  if (oracle_path(name ".npz").empty()) GTEST_SKIP() << "$PERIGEE_DATA/oracles/sequences/" name ".npz is not there"; \
-  const Arrays arrays = oracle(oracle_path(name ".npz"))
-
-// [B, T, C] -> [B, C, T].
-Tensor features_first(const Tensor& x) {
-  const int64_t n = x.shape()[0], rows = x.shape()[1], columns = x.shape()[2];
-  const Tensor wide = x.to(Dtype::f64);
-  Tensor y(Dtype::f64, Shape{n, columns, rows});
-  for (int64_t i = 0; i < n * rows * columns; ++i)
-    y.data<double>()[(i / columns / rows * columns + i % columns) * rows + i / columns % rows] = wide.data<double>()[i];
-  return y;
-}
-
-// [rows, columns] -> [columns, rows].
-Tensor transposed(const Tensor& x) {
-  const Tensor y = features_first(x.reshape(Shape{1, x.shape()[0], x.shape()[1]}));
-  return y.reshape(Shape{x.shape()[1], x.shape()[0]});
-}
-
-// Part `i` of `count` equal parts of the first dimension.
-Tensor part(const Tensor& x, int64_t i, int64_t count) {
-  const Tensor wide = x.to(Dtype::f64);
-  const Shape shape = x.shape().with(0, x.shape()[0] / count);
-  Tensor y(Dtype::f64, shape);
-  std::copy_n(wide.data<double>() + i * shape.elements(), shape.elements(), y.data<double>());
-  return y;
-}
-
-void expect_close(const Tensor& got, const Tensor& expected, double tolerance, const std::string& what) {
-  ASSERT_EQ(got.shape(), expected.shape()) << what;
-  const Tensor a = got.to(Dtype::f64), b = expected.to(Dtype::f64);
-  double largest = 1e-3;
-  for (int64_t i = 0; i < b.elements(); ++i) largest = std::max(largest, std::abs(b.data<double>()[i]));
-  for (int64_t i = 0; i < b.elements(); ++i)
-    ASSERT_NEAR(a.data<double>()[i], b.data<double>()[i], tolerance * largest) << what << ", element " << i;
-}
-
-struct Case {
-  std::string layers;
-  std::vector<std::pair<std::string, Tensor>> inputs;      // [B, C, T], or [B, T] of numbers
-  Tensor mask;                                             // [B, T], 1 where a step of the last input counts
-  std::vector<std::pair<std::string, Tensor>> parameters;  // of layer names
-  Tensor y, gy;                                            // [B, C, T]
-  Arrays gradients;                                        // by the names above
-  Tensor compared;                                         // [B, T], 1 where y is compared; undefined: everywhere
-};
-
-BuiltNetwork build_attention(Graph& graph, const Case& c, Dtype dtype, int64_t batch) {
-  std::vector<NetworkInput> inputs;
-  for (const auto& [name, tensor] : c.inputs) {
-    std::vector<int64_t> dims = tensor.shape().vector();
-    dims.erase(dims.begin());
-    inputs.push_back({name, {tensor.dtype() == Dtype::i64 ? Dtype::i64 : dtype, Shape(dims)}});
-  }
-  if (c.mask.defined()) inputs.push_back({"mask", {Dtype::i64, Shape{c.mask.shape()[1]}}, FieldRole::mask, c.inputs.back().first});
-  return Network(Json::parse(c.layers, "test"), "net.json").build(graph, inputs, {.batch = batch, .training = true, .dtype = dtype});
-}
-
-Arrays leaves_of(const Case& c, Dtype dtype) {
-  Arrays leaves;
-  for (const auto* list : {&c.inputs, &c.parameters})
-    for (const auto& [name, tensor] : *list) leaves[name] = tensor.dtype() == Dtype::i64 ? tensor : tensor.to(dtype);
-  if (c.mask.defined()) leaves["mask"] = c.mask.to(Dtype::i64);
-  return leaves;
-}
-
-Tensor only_compared(const Tensor& y, const Case& c) {
-  Tensor kept = y.to(Dtype::f64).clone();
-  if (!c.compared.defined()) return kept;
-  const Tensor steps = c.compared.to(Dtype::f64);
-  const int64_t columns = y.shape()[1], rows = y.shape()[2];
-  for (int64_t i = 0; i < y.elements(); ++i) kept.data<double>()[i] *= steps.data<double>()[i / rows / columns * rows + i % rows];
-  return kept;
-}
-
-void check_wide(const Case& c) {
-  Graph graph;
-  const BuiltNetwork network = build_attention(graph, c, Dtype::f64, c.y.shape()[0]);
-  Arrays leaves = leaves_of(c, Dtype::f64);
-  EXPECT_EQ(network.parameters.size(), c.parameters.size());
-  const Value y = network.outputs.at(0);
-  std::vector<Value> flows;
-  std::vector<std::string> names;
-  if (c.gy.defined()) {
-    std::vector<Value> targets;
-    for (const auto& [name, expected] : c.gradients) {
-      names.push_back(name);
-      const bool input = std::any_of(c.inputs.begin(), c.inputs.end(), [&name = name](const auto& in) { return in.first == name; });
-      targets.push_back(input ? graph.input(name, {Dtype::f64, expected.shape()}) : graph.parameter(name, {Dtype::f64, expected.shape()}));
-    }
-    leaves["gy"] = c.gy;
-    const Value root = reduce_sum(y * graph.input("gy", y.type()), {0, 1, 2});
-    flows = gradients(graph, root, graph.constant(1, root.type()), targets);
-  }
-  Interpreter interpreter(graph);
-  interpreter.run(leaves);
-  expect_close(only_compared(interpreter[y], c), only_compared(c.y, c), 1e-10, "y");
-  for (size_t i = 0; i < flows.size(); ++i) expect_close(interpreter[flows[i]], c.gradients.at(names[i]), 1e-10, "gradient of " + names[i]);
-}
-
-void check_host(const Case& c) {
-  Graph graph;
-  const BuiltNetwork network = build_attention(graph, c, Dtype::f32, c.y.shape()[0]);
-  graph.output("y", network.outputs.at(0));
-  const Arrays leaves = leaves_of(c, Dtype::f32);
-  const auto plan = Plan::compile(graph, {});
-  Storage arena(plan->arena_bytes());
-  std::vector<void*> parameters;
-  for (const std::string& name : plan->parameters()) parameters.push_back(leaves.at(name).view().data);
-  PlanRun run(plan, {arena.data(), parameters, {}, {}});
-  for (size_t i = 0; i < plan->inputs().size(); ++i) run.set_input(static_cast<int>(i), leaves.at(plan->inputs()[i]).view().data);
-  run.pack();
-  run.run(nullptr, StepInfo{.training = true});
-  expect_close(only_compared(contiguous_copy(run.output("y")), c), only_compared(c.y, c), 1e-5, "y in f32");
-}
-
-void check(const Case& c) {
-  check_wide(c);
-  check_host(c);
-}
-
-Tensor inverted(const Tensor& mask) {
-  Tensor kept = mask.to(Dtype::f64).clone();
-  for (int64_t i = 0; i < kept.elements(); ++i) kept.data<double>()[i] = 1 - kept.data<double>()[i];
-  return kept;
-}
+using namespace attention_case;
 
 TEST(AttentionOracle, SelfAttentionIsPyTorchs) {
   PERIGEE_ORACLE(a, "mha_causal");
@@ -218,6 +72,30 @@ TEST(AttentionOracle, PaddedKeysAreNotLookedAt) {
   check(c);
 }
 
+TEST(AttentionOracle, NumbersAreAddedToScoresAsInPyTorch) {
+  PERIGEE_ORACLE(a, "mha_float_mask");
+  Case c = cross(
+      a,
+      R"({"type": "graph", "inputs": ["q", "k", "v", "b"], "nodes": [{"name": "attention1", "layer": {"type": "attention", "heads": 2, "out": 8,
+                 "head_size": 4, "bias": true}, "inputs": ["q", "k", "v", "b"]}], "outputs": ["attention1"]})");
+  const Tensor mask = a.at("attn_mask").to(Dtype::f64).reshape(Shape{1, 5, 6});
+  c.inputs.push_back({"b", joined({&mask, &mask})});
+  check(c);
+}
+
+TEST(AttentionOracle, MoreKeysArePyTorchs) {
+  PERIGEE_ORACLE(a, "mha_bias_kv");
+  Case c = cross(
+      a,
+      R"({"type": "graph", "inputs": ["q", "k", "v"], "nodes": [{"name": "attention1", "layer": {"type": "attention", "heads": 2, "out": 8,
+                 "head_size": 4, "bias": true, "more_keys": "both"}, "inputs": ["q", "k", "v"]}], "outputs": ["attention1"]})");
+  for (const auto& [ours, theirs] : {std::pair{"more_key", "bias_k"}, {"more_value", "bias_v"}}) {
+    c.parameters.push_back({std::string("attention1.") + ours, a.at(theirs).to(Dtype::f64).reshape(Shape{1, 8})});
+    c.gradients[std::string("attention1.") + ours] = a.at(std::string("d.") + theirs).to(Dtype::f64).reshape(Shape{1, 8});
+  }
+  check(c);
+}
+
 Case encoder(const Arrays& a, const char* layer) {
   const std::string p = "transformer1.block1.";
   const std::pair<const char*, const char*> names[] = {{"attention_in_weight", "self_attn.in_proj_weight"},
@@ -255,6 +133,13 @@ TEST(AttentionOracle, EncoderLayersThatNormaliseFirstArePyTorchs) {
   check(encoder(pre, R"([{"type": "transformer", "heads": 2, "hidden": 16, "last_norm": false}])"));
 }
 
+TEST(AttentionOracle, EncoderLayersWithTheOtherActivationArePyTorchs) {
+  PERIGEE_ORACLE(post, "encoder_layer_post_gelu");
+  check(encoder(post, R"([{"type": "transformer", "heads": 2, "hidden": 16, "norm": "post"}])"));
+  PERIGEE_ORACLE(pre, "encoder_layer_pre_relu");
+  check(encoder(pre, R"([{"type": "transformer", "heads": 2, "hidden": 16, "last_norm": false, "activation": "relu"}])"));
+}
+
 TEST(AttentionOracle, RmsNormIsPyTorchs) {
   PERIGEE_ORACLE(a, "rms_norm");
   const auto rows = [](const Tensor& x) { return x.to(Dtype::f64).reshape(Shape{x.shape()[0], x.shape()[1], 1}); };
@@ -290,9 +175,10 @@ TEST(AttentionOracle, ScaledDotProductsArePyTorchs) {
   check(c);
 }
 
-TEST(AttentionOracle, TheLastQueryOfCausalAttentionIsAtTheLastKey) {
+TEST(AttentionOracle, QueriesOfCausalAttentionAreAtTheLastKeysOrTheFirst) {
   PERIGEE_ORACLE(unequal, "sdpa_causal_unequal");
   check(plain(unequal, R"("heads": 2, "causal": true)", "lower_right"));
+  check(plain(unequal, R"("heads": 2, "causal": true, "align": "first")", "upper_left"));
 }
 
 Case gpt2(const Arrays& a) {
@@ -326,7 +212,11 @@ Case gpt2(const Arrays& a) {
 
 TEST(AttentionOracle, Gpt2GivesTheLogitsOfTransformers) {
   PERIGEE_ORACLE(a, "hf_gpt2");
-  check(gpt2(a));
+  Case c = gpt2(a);
+  check(c);
+  c.mask = c.compared = a.at("left_pad_mask");
+  c.y = features_first(a.at("logits_left_pad"));
+  check(c);
 }
 
 std::shared_ptr<StepModel> sessions_of(const Case& c, int64_t steps, int64_t rows, Dtype dtype) {
@@ -388,14 +278,6 @@ Tensor bert_embeddings(const Safetensors& file, const Arrays& a) {
                                        table("position")->data<double>()[i % 12 * 32 + c] +
                                        table("token_type")->data<double>()[types.data<int64_t>()[i] * 32 + c];
   return sum;
-}
-
-Tensor joined(std::initializer_list<const Tensor*> parts) {
-  std::vector<double> values;
-  std::vector<int64_t> dims = (*parts.begin())->shape().vector();
-  for (const Tensor* x : parts) values.insert(values.end(), x->data<double>(), x->data<double>() + x->elements());
-  dims[0] *= static_cast<int64_t>(parts.size());
-  return Tensor::from(Shape(dims), values);
 }
 
 TEST(AttentionOracle, BertGivesTheStatesOfTransformers) {

@@ -66,6 +66,26 @@ TEST(Ctc, AgreesWithPytorch) {
   }
 }
 
+// Targets in a table, padded to the longest.
+TEST(Ctc, AgreesWithPytorchOverHundredsOfSteps) {
+  const char* data = std::getenv("PERIGEE_DATA");
+  const std::string path = std::string(data != nullptr ? data : "") + "/oracles/sequences/ctc_long.npz";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
+  std::map<std::string, Tensor> file;
+  for (auto& [name, tensor] : parse_npz(read_file(path), path)) file[name] = tensor;
+  const Shape shape = file.at("logits").shape(), wide = file.at("targets").shape();  // [T, B, C], [B, L]
+  const int64_t steps = shape[0], n = shape[1], classes = shape[2];
+  Tensor logits(Dtype::f64, Shape{n, classes, steps}), labels = file.at("targets").clone();
+  for (int64_t i = 0; i < labels.elements(); ++i)
+    if (i % wide[1] >= file.at("target_lengths").data<int64_t>()[i / wide[1]]) labels.data<int64_t>()[i] = -1;
+  const auto theirs = [&](int64_t i) { return (i % steps * n + i / steps / classes) * classes + i / steps % classes; };
+  for (int64_t i = 0; i < logits.elements(); ++i) logits.data<double>()[i] = file.at("logits").data<double>()[theirs(i)];
+  const Found found = ctc(logits, labels, file.at("input_lengths"), "{}");
+  for (int64_t i = 0; i < n; ++i) EXPECT_NEAR(found.loss[static_cast<size_t>(i)], file.at("loss").data<double>()[i], 1e-9);
+  for (int64_t i = 0; i < logits.elements(); ++i)
+    ASSERT_NEAR(found.grad[static_cast<size_t>(i)], file.at("grad").data<double>()[theirs(i)], 1e-10) << i;
+}
+
 // Two classes of the same probability: each path of T steps has 2^-T.
 TEST(Ctc, CountsPathsAtItsBorders) {
   const Tensor logits = Tensor::from(Shape{1, 2, 3}, std::vector<double>(6, 0.0));

@@ -123,6 +123,31 @@ INSTANTIATE_TEST_SUITE_P(Recurrent, KerasMask,
                                          MaskCase{"keras_gru_before_mask", "gru"}, MaskCase{"keras_rnn_mask", "rnn"}),
                          [](const auto& info) { return std::string(info.param.file); });
 
+// Bidirectional sets zero_output_for_mask: masked steps are 0.
+TEST(Recurrent, MaskedStepsOfBothDirectionsAreKeras) {
+  PERIGEE_NEEDS_ORACLE("keras_bi_mask");
+  in_both_dtypes("keras_bi_mask", [&](Arrays a, Trial& trial) {
+    trial.tolerance = kPartlyFloat32;
+    const Value x = trial.input("x", a.at("x")), mask = trial.input("mask", a.at("mask"));
+    std::map<std::string, Tensor> gradients{{"x", a.at("dx")}};
+    Value sides[2];
+    for (const auto& [name, tensor] : a) {
+      if (!name.ends_with("/kernel") || name.starts_with("d.")) continue;
+      const bool backward = name.starts_with("backward");
+      const std::string suffix = backward ? "_reverse" : "";
+      const std::map<std::string, Parameter> parameters = from_keras(a, name.substr(0, name.size() - 6), suffix);
+      for (const auto& [own, parameter] : parameters) gradients[own] = parameter.gradient;
+      sides[backward] = run_op(trial, "lstm", x, suffix, {}, {}, mask, backward, parameters)[0];
+    }
+    const Value both = trial.graph.apply("concatenate", {sides[0], sides[1]}, Json(Json::Object{{"axis", Json(2)}}));
+    const Value y = both * reshape(mask, Shape{mask.shape()[0], mask.shape()[1], 1});
+    trial.graph.output("y", y);
+    trial.expected.emplace_back("y", a.at("out0"));
+    trial.run({{y, a.at("gy")}}, gradients);
+    trial.check();
+  });
+}
+
 // As Keras's Masking in front: steps that are nothing but the value are passed over.
 class KerasMasking : public testing::TestWithParam<double> {};
 

@@ -13,6 +13,7 @@ Json attributes(LayerContext& context, const Attending& how, bool aligned, const
   Json attrs = Json::object();
   if (how.causal) attrs.set("causal", aligned ? "upper_left" : "lower_right");
   if (how.window > 0) attrs.set("window", how.window);
+  if (how.scale > 0) attrs.set("scale", how.scale);
   if (how.alibi) attrs.set("alibi", true);
   if (how.dropout > 0 && context.training()) {
     attrs.set("dropout", how.dropout);
@@ -57,6 +58,7 @@ Value attend_step(LayerContext& context, const Attending& how, Value heads, cons
   Json attrs = Json::object();
   attrs.set("kv_heads", how.groups);
   if (how.alibi) attrs.set("alibi", true);
+  if (how.scale > 0) attrs.set("scale", how.scale);
   return context.graph().apply("attention_step", {heads, past, context.steps_before()}, std::move(attrs));
 }
 
@@ -103,6 +105,7 @@ Attending Attending::read(const LayerContext& context, int64_t channels) {
   how.causal = options.boolean("causal");
   how.window = options.integer("window", 0);
   how.dropout = options.number("attention_dropout", 0);
+  how.scale = options.number("scale", 0);
   const std::string positions = options.choice("positions");
   how.alibi = positions == "alibi";
   how.rotary = positions == "rotary";
@@ -122,7 +125,7 @@ Value attend_self(LayerContext& context, const Attending& how, Value qkv, Value 
 }
 
 Value attend(LayerContext& context, const Attending& how, Value q, Value k, Value v, Value mask, const std::string& purpose) {
-  Json attrs = attributes(context, how, q.shape()[1] == k.shape()[1], purpose);
+  Json attrs = attributes(context, how, how.aligned || q.shape()[1] == k.shape()[1], purpose);
   const Value operands[] = {turned(context, how, split_heads(q, how.heads), how.heads),
                             turned(context, how, split_heads(k, how.groups), how.groups), split_heads(v, how.groups),
                             seen_steps(how, mask, &attrs)};

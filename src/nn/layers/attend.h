@@ -25,8 +25,11 @@ Value project(LayerContext& context, Value x, const Projection& projection);
 // How queries look at keys.
 struct Attending {
   int64_t heads = 1, groups = 1, features = 0;  // groups: heads of keys and values
+  int64_t value_features = 0;                   // of one head's values; 0: `features`
   bool causal = false, alibi = false, rotary = false, interleaved = false;
+  bool aligned = false;  // causal: query i is at key i, also where there are fewer queries than keys
   int64_t window = 0;
+  double scale = 0;  // of scores; 0: one over the root of `features`
   double dropout = 0, theta = 10000, fraction = 1;
   Value segments = {};  // of the steps that look at each other (LayerContext::segments)
 
@@ -49,6 +52,8 @@ inline constexpr Option kPositionsOption{
 inline constexpr Option kThetaOption{
     "rotary_theta", "number", "10000", "the slowest pair of features turns by about one over this a step", {1, 1e12}};
 inline constexpr Option kFractionOption{"rotary_fraction", "number", "1", "share of a head's features that turn", {0, 1}};
+inline constexpr Option kAttentionScaleOption{
+    "scale", "number", "1 / sqrt(head_size)", "factor of the products of queries and keys; 1: Luong's attention", {1e-9, 1e9}};
 inline constexpr Option kInterleavedOption{"rotary_interleaved", "boolean", "false", "pairs are neighbours, else one of each half"};
 
 // Whether a layer with the options above may read a sequence step by step.
@@ -61,5 +66,15 @@ bool looks_back_alone(const Config& options, std::span<const Value> inputs);
 Value attend_self(LayerContext& context, const Attending& how, Value qkv, Value mask, const std::string& purpose);
 // Queries [N, S, heads features] look at keys and values [N, T, groups features].
 Value attend(LayerContext& context, const Attending& how, Value q, Value k, Value v, Value mask, const std::string& purpose);
+
+// Keys that queries look at beside those of the steps, and numbers that are added to their scores.
+struct AddedScores {
+  Value bias;          // [N, S, T] for all heads, or [N, heads, S, T]; empty: none
+  Value keys, values;  // [rows, groups features]: more keys, the same for each example, which every query may look at; empty: none
+  explicit operator bool() const { return bias || keys; }
+};
+// attend() with them: the scores are a matrix of their own, [N, heads, S, T].
+Value attend_by_scores(LayerContext& context, const Attending& how, Value q, Value k, Value v, Value mask, const AddedScores& added,
+                       const std::string& purpose);
 
 }  // namespace perigee

@@ -17,10 +17,17 @@ constexpr Option kTransformerOptions[] = {
     {"rms", "boolean", "false", "normalises by the root of the mean square alone"},
     {"epsilon", "number", "1e-5", "added to variances", {0, 1}},
     {"last_norm", "boolean", "true", "with norm = \"pre\": normalises the result"},
+    {"parallel",
+     "name",
+     "none",
+     "attention and the dense part take the same numbers and are added together: behind one norm as GPT-J's, or one each as GPT-NeoX's",
+     {},
+     {"none", "one_norm", "two_norms"}},
     {"activation", "activation", "gelu", "of the dense part"},
     {"gated", "boolean", "false", "the dense part multiplies the activation by a second product: SwiGLU with activation = \"swish\""},
     {"bias", "boolean", "true", "adds learned numbers to each product"},
     kCausalOption,
+    kAttentionScaleOption,
     {"cross", "boolean", "false", "each block also looks at a second input, the memory"},
     kAttentionDropoutOption,
     {"residual_dropout", "number", "0", "probability with which, in training, a number of a part's result is left out", {0, 0.999999}},
@@ -49,8 +56,12 @@ class Blocks {
         bias_(options_.boolean("bias")),
         gated_(options_.boolean("gated")),
         pre_(options_.choice("norm") == "pre"),
+        parallel_(options_.choice("parallel")),
         memory_(memory) {
     how_.segments = segments;
+    if (parallel_ != "none" && (!pre_ || memory))
+      options_.fail("parallel", memory ? "has no place for a memory" : "goes with a norm in front", Json(parallel_).dump(), "none",
+                    memory ? "leave cross out" : "leave norm out");
     const Json* activation = options_.raw("activation");
     activation_ = activation != nullptr ? *activation : Json("gelu");
     // Radford et al. 2019: what is added to the sum is smaller where there are more parts.
@@ -63,6 +74,10 @@ class Blocks {
     const int64_t layers = options_.integer("layers");
     for (int64_t i = 1; i <= layers; ++i) {
       block_ = "block" + std::to_string(i) + ".";
+      if (parallel_ != "none") {
+        x = side_by_side(x, mask);
+        continue;
+      }
       x = part(x, "norm1", [&](Value in) { return self(in, mask); });
       if (memory_) x = part(x, "cross_norm", [&](Value in) { return cross(in, memory_mask); });
       x = part(x, "norm2", [&](Value in) { return dense(in); });
@@ -75,6 +90,11 @@ class Blocks {
   template <class F>
   Value part(Value x, const std::string& norm, F f) {
     return pre_ ? x + f(normalized(x, norm)) : normalized(x + f(x), norm);
+  }
+
+  Value side_by_side(Value x, Value mask) {
+    const Value first = normalized(x, "norm1"), second = parallel_ == "one_norm" ? first : normalized(x, "norm2");
+    return x + self(first, mask) + dense(second);
   }
 
   Value normalized(Value x, const std::string& name) {
@@ -118,6 +138,7 @@ class Blocks {
   Attending how_;
   const int64_t channels_, hidden_;
   const bool bias_, gated_, pre_;
+  const std::string parallel_;
   const Value memory_;
   Json activation_, inner_, added_;
   std::string block_;
