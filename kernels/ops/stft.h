@@ -5,7 +5,7 @@
 //            out 0 [N,C,bins or rows,frames] or, with power 0, [N,C,2,bins,frames]: real and imaginary parts. Frames behind those of an
 //            example are 0.
 // stft_grad: in 0 dy  in 1 x  in 2 filters, optional  in 3 steps, optional;  out 0 dx
-// Frame f is the `window` numbers from f hop on, or from f hop - window / 2 on with `center`. Within a frame `preemphasis` times the number
+// Frame f is the `window` numbers from f hop on, or with `center` from half a window before f hop on. Within a frame `preemphasis` times the number
 // before is taken off each (the first stands before itself), the taper is multiplied, and zeros follow up to `fft` numbers. An example that is
 // shorter than a window has one frame; one without steps has none.
 #pragma once
@@ -33,7 +33,10 @@ constexpr int64_t stft_frames(const StftParams& p, int64_t steps) {
   return p.center ? 1 + steps / p.hop : steps < p.window ? 1 : 1 + (steps - p.window) / p.hop;
 }
 
-constexpr int64_t stft_start(const StftParams& p, int64_t frame) { return frame * p.hop - (p.center ? p.window / 2 : 0); }
+constexpr int64_t stft_start(const StftParams& p, int64_t frame) {
+  // Where librosa and PyTorch put an odd window into an even transform: a sample earlier than its half.
+  return frame * p.hop - (p.center ? p.fft / 2 - (p.fft - p.window) / 2 : 0);
+}
 
 // Which of the `there` numbers stands at place `at`; -1: a zero does.
 constexpr int64_t stft_place(const StftParams& p, int64_t at, int64_t there) {

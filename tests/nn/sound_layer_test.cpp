@@ -185,5 +185,20 @@ TEST(SoundLayers, HideBandsInTrainingAlone) {
   }
 }
 
+// librosa 0.11: abs(librosa.stft([1, 2, 4, 8, 16, -3, 5], n_fft=4, win_length=3, hop_length=2, window=..., pad_mode=...)) ** 2.
+TEST(SoundLayers, CentreOddWindowsAsLibrosa) {
+  const Tensor x = Tensor::from<float>(Shape{1, 1, 7}, {1, 2, 4, 8, 16, -3, 5});
+  for (const auto& [options, expected] :
+       {std::pair(R"("taper":"none")", std::vector<float>{1, 49, 784, 324, 1, 13, 208, 130, 1, 9, 144, 576}),
+        std::pair(R"("pad":"reflect")",
+                  std::vector<float>{5.0625f, 20.25f, 324, 2.25f, 2.8125f, 11.25f, 180, 19.125f, 0.5625f, 2.25f, 36, 36})}) {
+    HeardBy layer(R"({"type":"spectrogram","window":3,"hop":2,"fft":4,"unit":"samples","rate":8000,)" + std::string(options) + "}",
+                  x.shape(), false);
+    const Tensor y = contiguous_copy(layer(x));
+    ASSERT_EQ(y.shape(), (Shape{1, 3, 4}));
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(y.data<float>()[i], expected[i], 1e-3f) << options << ", " << i;
+  }
+}
+
 }  // namespace
 }  // namespace perigee
