@@ -92,7 +92,7 @@ TextCut Tokenizer::safe_cut() const {
   for (const NormalizerStep& step : parts_->normalizer) {
     if (step.reach == Reach::blanks && parts_->pre_tokenizer.steps.empty()) cut = TextCut::markers;
     if (step.reach == Reach::all || (step.reach == Reach::blanks && cut != TextCut::markers)) return TextCut::none;
-    // What is put before a text makes a word of its own where the text begins with blanks, which this cut drops.
+    // A text that is put in front makes a word of its own where the text begins with blanks, which this cut drops.
     if (step.reach == Reach::beginning && cut == TextCut::blanks) return TextCut::none;
   }
   for (const auto& [content, token] : normalized_)
