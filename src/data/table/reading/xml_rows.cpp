@@ -35,7 +35,10 @@ class XmlRows {
     const size_t most = (size_t{16} << 20) + 8 * text_.size();
     each_row(
         [&](bool begins) {
-          if (begins) return std::for_each(cells.begin(), cells.end(), [](std::string& cell) { cell.clear(); });
+          if (begins) {
+            for (std::string& cell : cells) cell.clear();
+            return;
+          }
           for (size_t c = 0; c < cells.size(); ++c) add_field(cells[c], c, out);
           out += '\n';
           if (out.size() > most)
