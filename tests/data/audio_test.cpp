@@ -524,5 +524,33 @@ TEST(Sound, ContainersAreAsLibsndfileReadsThem) {
   }
 }
 
+// As python-soundfile writes and reads them: WAV whose sizes have 64 bits, and NIST's SPHERE, in which TIMIT's .wav files are.
+TEST(Sound, OtherHeadsOfWavFilesAreKnown) {
+  const auto little = [](uint64_t value, int bytes) {
+    std::string text;
+    for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i));
+    return text;
+  };
+  const std::string samples = sixteen_bits({16384, -8192});
+  const std::string rf64 = "RF64" + little(0xFFFFFFFF, 4) + "WAVEds64" + little(28, 4) + little(76, 8) + little(4, 8) + little(2, 8) +
+                           little(0, 4) + "fmt " + little(16, 4) + little(1, 2) + little(1, 2) + little(8000, 4) + little(16000, 4) +
+                           little(2, 2) + little(16, 2) + "data" + little(0xFFFFFFFF, 4) + samples;
+  std::string nist =
+      "NIST_1A\n   1024\nchannel_count -i 1\nsample_rate -i 8000\nsample_n_bytes -i 2\nsample_byte_format -s2 01\nsample_sig_bits -i 16\n"
+      "sample_coding -s3 pcm\nsample_count -i 2\nend_head\n";
+  nist = nist + std::string(1024 - nist.size(), ' ') + samples;
+  for (const std::string& file : {rf64, nist}) {
+    EXPECT_TRUE(is_sound(as_bytes(file)));
+    Sound sound;
+    try {
+      decode_sound(as_bytes(file), "a.wav", at_most(100), sound);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::resources) throw;
+      GTEST_SKIP() << error.what();
+    }
+    EXPECT_EQ(sound.samples, (std::vector<float>{0.5f, -0.25f})) << file.substr(0, 4);
+  }
+}
+
 }  // namespace
 }  // namespace perigee

@@ -139,7 +139,7 @@ SndFile open_other(std::span<const std::byte> bytes, const std::string& where) {
 
 bool is_sound(std::span<const std::byte> bytes) {
   const std::string_view text = as_text(bytes);
-  for (const char* magic : {"fLaC", "OggS", "FORM", ".snd", "caff", "riff", "ID3"})
+  for (const char* magic : {"fLaC", "OggS", "FORM", ".snd", "caff", "riff", "ID3", "RF64", "NIST_1A"})
     if (text.starts_with(magic)) return true;
   // MPEG 1, 2 or 2.5, layer 3, a bit rate and a sampling rate that there are.
   const auto byte = [&](size_t at) { return std::to_integer<int>(bytes[at]); };
@@ -149,7 +149,8 @@ bool is_sound(std::span<const std::byte> bytes) {
 }
 
 bool is_sound_suffix(std::string_view suffix) {
-  static constexpr std::string_view kNames[] = {"wav", "flac", "ogg", "oga", "opus", "mp3", "aif", "aiff", "aifc", "au", "caf", "w64"};
+  static constexpr std::string_view kNames[] = {"wav",  "flac", "ogg", "oga", "opus", "mp3",  "aif", "aiff",
+                                                "aifc", "au",   "caf", "w64", "rf64", "nist", "sph"};
   return std::any_of(std::begin(kNames), std::end(kNames), [&](std::string_view name) {
     return std::equal(name.begin(), name.end(), suffix.begin(), suffix.end(),
                       [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); });
