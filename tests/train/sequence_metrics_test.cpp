@@ -63,6 +63,13 @@ TEST(TextScores, AreThoseOfSacrebleuAndJiwer) {
   EXPECT_TRUE(TextScores().figures().find("word_error_rate")->is_null());
 }
 
+TEST(TextScores, NgramsCountNothingWhereTheWantedTextIsTooShort) {  // sacrebleu 2.6.0: corpus_chrf
+  TextScores scores;
+  scores.add("a longer text", "a longer texts", true);
+  scores.add("abcdef", "abc", true);
+  EXPECT_NEAR(number(scores.figures(), "chrf"), 89.79628691021833, 1e-8);
+}
+
 TEST(TextScores, PunctuationIsPartedAsMtevalDoes) {  // sacrebleu 2.6.0: Tokenizer13a()
   const auto [got, wanted] = words_of(tokenized_13a("1.,2 x..y 3-4 -5 a.b,c.d &quot;q&amp; 1,000.5. <skipped>z caf\u00e0"),
                                       "1 . , 2 x . . y 3 - 4 -5 a . b , c . d \" q & 1,000.5 . z caf\u00e0");

@@ -126,8 +126,11 @@ std::string tokenized_13a(std::string_view given) {
 }
 
 void NgramSums::add(std::span<const int64_t> predicted, std::span<const int64_t> wanted, double weight) {
-  for (size_t order = 1; order <= sums_.size() / 3; ++order) {
+  constexpr size_t kOrdersOfBleu = 4;  // chrF has more
+  const size_t orders = sums_.size() / 3;
+  for (size_t order = 1; order <= orders; ++order) {
     const Ngrams a = ngrams_of(predicted, order), b = ngrams_of(wanted, order);
+    if (b.empty() && orders > kOrdersOfBleu) continue;  // chrF counts nothing where the wanted text is too short
     Ngrams both;
     std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
     double* const sums = &sums_[3 * (order - 1)];
