@@ -8,7 +8,7 @@ import time
 
 from fault_kit import fault, monotonic, skip_unless, wait_a_moment
 from fault_points import points, write_points
-from fault_world import Failure
+from fault_world import END_PATIENCE, Failure
 from harness import Skip
 
 # ---- the network ----
@@ -73,7 +73,8 @@ def strike_with_silence(world, rng, blows, directions):
 
 @fault("F9", repeat=2, policies=("allreduce", "served"))
 def cut_off_at_the_end(world, rng, blows):
-    """One worker is cut off from everybody when the run ends, and for a moment longer: it hears of the end, and ends as the others do."""
+    """One worker is cut off from everybody when the run ends, and for a moment longer: it hears of the end, and ends as the others do. So
+    does one that is started after the end."""
     end_without(world, rng, lambda name: (world.control(name).silence(), world.data(name).silence()), lambda name: world.heal_all())
 
 
@@ -90,8 +91,10 @@ def end_without(world, rng, strike, heal):
     strike(name)
     world.expect("worker_lost", name, mark)
     world.let_go()
-    world.wait("the end of the run", lambda e: e.get("event") == "end", mark)
-    time.sleep(rng.random())
+    world.wait("the end of the run", lambda e: e.get("event") == "end", mark, END_PATIENCE)
+    late = world.start_worker("late")  # while the launcher waits for the other one
+    if late.wait() != 0:
+        raise Failure(f"who comes after the end does not hear of it: {late.said()}")
     heal(name)
     healed = monotonic()
     world.worker(name).wait()

@@ -12,7 +12,7 @@ SERVED = ("served",)
 LASTING = {"epochs": 100_000, "checkpoint": "every_steps = 100"}  # it is interrupted
 
 
-def strike(world, rng, name):
+def strike(world, rng, name, what="server killed"):
     """kill -9 of that process; its next one is there and the run goes on when this returns."""
     mark = world.events.mark()
     wait_a_moment(rng)
@@ -20,7 +20,7 @@ def strike(world, rng, name):
     os.kill(before, signal.SIGKILL)
     line = world.wait(f"the line that tells how {name} ended",
                       lambda e: e.get("event") == "worker_lost" and e.get("worker") == name and "signal 9" in e["cause"], mark)
-    world.record_recovery("server killed" if "/server/" in name else "worker of a server killed", struck, mark, line)
+    world.record_recovery(what, struck, mark, line)
     world.poll(f"the next process of {name}", lambda: world.coordinator.workers().get(name, before) != before)
     world.steps(1, workers=3)
     world.note_blame(mark, {name})
@@ -41,7 +41,7 @@ def kill_worker_of_server(world, rng, blows):
     world.start_alone(3, "--record")
     trainers = sorted(n for n in world.coordinator.workers() if "/server/" not in n)
     for blow in range(blows):
-        mark = strike(world, rng, trainers[blow % 3])
+        mark = strike(world, rng, trainers[blow % 3], "worker of a server killed")
         if any(e.get("event") == "rounds_voided" for e in world.events.since(mark)):
             raise Failure("rounds that the server holds became void")
     end_and_replay(world)
@@ -57,7 +57,7 @@ def kill_server(world, rng, blows):
     for blow in range(blows):
         if blow % 2:
             os.kill(names[min(names)], signal.SIGKILL)
-        strike(world, rng, server)
+        strike(world, rng, server, "server and worker killed" if blow % 2 else "server killed")
         names = world.coordinator.workers()
     end_and_replay(world)
 

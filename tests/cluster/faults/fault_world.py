@@ -149,10 +149,12 @@ def tail(events, count=12):
         "\n".join(json.dumps(e)[:400] for e in [e for e in events if e.get("event") != "workers"][-count:])
 
 
-def listening_port(pid, seconds=PATIENCE):
-    """The TCP port that a process listens on: its only socket in that state."""
+def listening_port(pid, seconds=PATIENCE, over=lambda: False):
+    """The TCP port that a process listens on: its only socket in that state. None: it was over before."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
+        if over():
+            return None
         inodes = set()
         try:
             for entry in os.scandir(f"/proc/{pid}/fd"):
@@ -332,7 +334,9 @@ class World:
         self.children.append(child)
         self.workers[name] = child
         if relay_data:
-            self.data(name).target = ("127.0.0.1", listening_port(child.pid))
+            # A run that ends meanwhile has no more use for it.
+            port = listening_port(child.pid, over=lambda: not child.running() or not self.coordinator.running())
+            self.data(name).target = ("127.0.0.1", port) if port else None
         return child
 
     def worker(self, name):
