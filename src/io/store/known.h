@@ -1,4 +1,4 @@
-// What this process knows of stored files, from listings and requests.
+// Sizes and versions of stored files that this process knows, from listings and requests.
 #pragma once
 
 #include <atomic>
