@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "src/core/error.h"
-#include "src/data/table/table_file.h"
+#include "src/data/table/reading/table_file.h"
 #include "src/io/archive/zip.h"
 #include "src/io/base64.h"
 #include "src/io/codec/compress.h"
