@@ -1,6 +1,8 @@
 // A worker's response to coordinators that are old, of another version, or gone.
 #include "cluster/membership/worker.h"
 
+#include <algorithm>
+
 #include "tests/cluster/protocol/scenario.h"
 #include "tests/cluster/uv/raw_node.h"
 
@@ -132,8 +134,15 @@ TEST_F(WorkerTest, GivesUpWhenNobodyCoordinatesForLong) {
   coordinator.hang_up();
   s.network().block(1, 60);
   s.network().block(60, 1);
+  const uint64_t begin = s.network().now_ns();
   ASSERT_TRUE(s.run_until([&] { return worker->failed; }, 300'000));
   EXPECT_NE(worker->error.find("no coordinator"), std::string::npos) << worker->error;
+  EXPECT_NE(worker->error.find("the run may have ended while this worker was cut off; the first address tried was "), std::string::npos);
+  EXPECT_LT(s.network().now_ns() - begin, 130'000 * sim::kMs);
+  const auto says = [](const std::string& event) {
+    return event.find("coordinator_missed") != std::string::npos && event.find("without for 120 s, then ends") != std::string::npos;
+  };
+  EXPECT_EQ(std::ranges::count_if(worker->events, says), 1) << "it says once that it looks for one, and for how long";
 }
 
 TEST_F(WorkerTest, StopsWhenItIsTold) {
