@@ -167,7 +167,7 @@ class Coordinator final : public TransportEvents {
 
   // Workers that were sent away or cut off and may soon ask again: they would look long for one who is gone. By name.
   std::vector<std::string> expected_back() const;
-  bool established() const;   // it has been granted the run; of a standby: it has taken over
+  bool established() const;  // it has been granted the run; of a standby: it has taken over
   // Bytes of the requested image that have come, and its size in bytes.
   std::pair<uint64_t, uint64_t> image_progress() const;
   RoundView round_view() const;
