@@ -392,8 +392,7 @@ void run_tiles(const KernelCall& call, const TileProgram& program) {
     for (int s = 0; s < n_in; ++s) {
       if (streams[s].access == Access::direct && streams[s].dtype == Dtype::f32)
         registers[s] = reinterpret_cast<const float*>(streams[s].data) + begin;
-      else if (streams[s].access == Access::transposed)
-        fetch_transposed(space, streams[s], begin, count, memory[s], ahead);
+      else if (streams[s].access == Access::transposed) fetch_transposed(space, streams[s], begin, count, memory[s], ahead);
       else if (streams[s].access == Access::direct || streams[s].access == Access::gathered)
         fetch(space, streams[s], begin, count, memory[s]);
     }

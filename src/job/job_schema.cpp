@@ -51,7 +51,8 @@ constexpr Option kCheckpoint[] = {
 };
 
 constexpr Option kEarlyStopping[] = {
-    {"metric", "string", "test.loss", "the figure that counts: \"test.accuracy\", \"validation.loss\", \"train.loss\"; of several evaluations \"test.roc.auc\""},
+    {"metric", "string", "test.loss",
+     "the figure that counts: \"test.accuracy\", \"validation.loss\", \"train.loss\"; of several evaluations \"test.roc.auc\""},
     {"lower_is_better", "boolean", "true for errors", "the figure is to become small"},
     {"every_epochs", "integer", "1", "epochs between two evaluations", {1, 1e6}},
     {"patience", "integer", "1000000000", "evaluations without improvement after which it stops", {1, 1e9}},

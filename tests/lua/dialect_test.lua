@@ -134,7 +134,8 @@ function tests.a_traced_function_has_trained_tensors()
   check.raises(function() pg.lambda(function(v) return v * pg.parameter("v", { 2 }) end) end, "'v' is an argument of the function")
   check.raises(function() pg.lambda(function(v) return v * pg.parameter("w", 2) * pg.parameter("w", 2) end) end, "a parameter 'w' already")
   check.raises(function() pg.lambda(function(v) return v * pg.parameter("w", { 0 }) end) end, "size 1 is 0; expected a whole number from 1")
-  check.raises(function() pg.lambda(function(v) return v * pg.parameter("w", { (v * 2).shape[2] }) end) end, "is that of a value which the function makes")
+  check.raises(function() pg.lambda(function(v) return v * pg.parameter("w", { (v * 2).shape[2] }) end) end,
+    "is that of a value which the function makes")
   check.raises(function() pg.lambda(function(v) return v * pg.parameter("w", 2, { rol = 1 }) end) end, "no option 'rol'")
 end
 

@@ -17,7 +17,8 @@ AffineTransform::AffineTransform(const Config& config, const Field& input, std::
       offsets_(std::move(offsets)),
       fitted_(std::move(fitted)) {
   if (input.classes > 0)
-    throw Error(ErrorKind::data, {.where = config.where(), .what = "field '" + input.name + "' is a class label: it has no scale",
+    throw Error(ErrorKind::data, {.where = config.where(),
+                                  .what = "field '" + input.name + "' is a class label: it has no scale",
                                   .hint = "leave the transform of it out; a column of numbers is read as numbers with task = \"regress\""});
   const auto count = static_cast<int64_t>(factors_.size());
   const int64_t channels = input.shape.rank() > 0 ? input.shape[0] : 1;

@@ -75,8 +75,8 @@ void Axis::fit(std::vector<double> values, AxisScale scale) {
   std::erase_if(values, [](double value) { return !std::isfinite(value); });
   std::sort(values.begin(), values.end());
   const bool positive = !values.empty() && values.front() > 0;
-  log_ = scale == AxisScale::log || (scale == AxisScale::fitted && positive &&
-                                     (values.back() > values.front() * std::pow(10, kDecades) || is_crowded(values)));
+  log_ = scale == AxisScale::log ||
+         (scale == AxisScale::fitted && positive && (values.back() > values.front() * std::pow(10, kDecades) || is_crowded(values)));
   if (log_) std::erase_if(values, [](double value) { return value <= 0; });
   values_ = values.size(), outside_ = 0;
   if (values.empty()) {

@@ -12,7 +12,8 @@ constexpr Option kLambdaLayerOptions[] = {
     {"inputs", "list of names", nullptr, "what the program calls the layer's inputs"},
     {"program", "list of {op, in, out, attrs}", nullptr, "ops in order; `in` are names or numbers, `out` a name or a list of them"},
     {"outputs", "list of names", nullptr, "values that leave"},
-    {"parameters", "list of {name, shape, init, role}", "[]", "trained tensors that the program names; in `shape` sizes of inputs may stand; role: weight, bias or gain"},
+    {"parameters", "list of {name, shape, init, role}", "[]",
+     "trained tensors that the program names; in `shape` sizes of inputs may stand; role: weight, bias or gain"},
 };
 
 bool names_batch(const Json& size) {

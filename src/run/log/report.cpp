@@ -115,7 +115,8 @@ Chart chart_of(const std::vector<Json>& events, const std::string& figure) {
 std::string report_text(const Json& result) {
   std::string text;
   const auto line = [&](const std::string& name, const Json& value) {
-    if (value.is_number()) text += padded(name, std::max<size_t>(24, utf8_width(name) + 1), true) + decimal(&value, value.is_int() ? "%.0f" : "%.6f") + "\n";
+    if (value.is_number())
+      text += padded(name, std::max<size_t>(24, utf8_width(name) + 1), true) + decimal(&value, value.is_int() ? "%.0f" : "%.6f") + "\n";
   };
   for (const auto& [key, value] : result.as_object()) {
     line(key, value);

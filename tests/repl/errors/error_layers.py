@@ -23,6 +23,8 @@ LAYERS = [
     ('pg.dense { 4, weight_init = "xavir" }', "did you mean 'xavier'", ("xavir", "xavier")),
     ('pg.dense { 4, weight_init = "identity" }', "as many inputs as outputs", None),
     ("pg.lambda(function(x) return pg.sum(x, { 1 }) end)", "the function's result has lost the batch, dimension 0|lost", None),
+    ('pg.lambda(function(x) return x * pg.parameter("w", { x.shape[1], 1, 1, 1 }) end)', "has the size of the batch, which changes",
+     ("x.shape[1]", "1")),
     ('pg.dense { 4, name = "a", share = "w" }, pg.dense { 5, share = "w" }', "with a layer", ('5, share = "w"', "5")),
     ('pg.dense { 4, constraint = { type = "max_norm", dims = { 7 } } }', "names a dimension that", None),
 ]

@@ -72,6 +72,9 @@ CASES = [line(*each) for each in [
      ("x[pg.ones(2):gt(0)]", "pg.where(pg.ones(2):gt(0), x, 0)")),
     ("pg.lambda(function(x) return x * x:size(2).half end)", "a size has no 'half'; it is a number", (".half", " / 2")),
     ('pg.lambda(function(x) return x + pg.parameter("w") end)', "parameter takes a name and a shape; got", ('"w"', '"w", { 2 }')),
+    ('pg.lambda(function(x) return x + pg.parameter("w", { (x * 2).shape[2] }) end)',
+     "is that of a value which the function makes; take the size of an argument", ("(x * 2).shape[2]", "x.shape[2]")),
+    ("pg.data.digits {}:head(5)", "of it, take a part first, as it.", ("digits {}", "digits {}.train")),
     ("pg.lambda(function(x) return pg.matmul(pg.ones(2, 2), x) + pg.ones(2, 2):matmul(x) end)", "where a tensor and a traced value meet, write pg."),
     ("pg.experiment { metrics = { near = 3 } }", "metrics: 'near' is", None, "expected a function"),
     # loops

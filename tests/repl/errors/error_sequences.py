@@ -31,6 +31,8 @@ LAYERS = [
      "[examples, steps]", None),
     # attention
     ("pg.flatten {}, pg.attention {}", "needs a sequence (features x steps)", "put reshape {features, steps} in front", ("flatten {}", "reshape { { 2, 3 } }")),
+    ('pg.attention { align = "first" }', "has no effect; got causal = false, expected causal = true, or no align", "causal = true, or no align",
+     ('align = "first"', 'causal = true, align = "first"')),
     ("pg.attention { heads = 3 }", "do not divide the features", "a divisor of 2", ("heads = 3", "heads = 2")),
     ("pg.attention { heads = 3 }", "do not divide the features", "or give head_size", ("heads = 3", "heads = 3, head_size = 2")),
     ("pg.attention { heads = 2, kv_heads = 4 }", "do not divide the heads", "a divisor of 2", ("kv_heads = 4", "kv_heads = 2")),
