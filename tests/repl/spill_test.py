@@ -68,6 +68,9 @@ CASES = {
     "align, no keys": [{"align": "times.csv", "by": "when", "match": "nearest"}],
     "align, no keys, next": [{"align": "times.csv", "by": "when", "right_by": "then", "match": "next"}],
     "align, no keys, previous": [{"category": "color"}, {"align": "times.csv", "by": "when", "right_by": "then"}],
+    "align, few rows to a piece": [{"align": "wide.csv", "by": "when"}, {"drop": ["note"]}],
+    "align, few rows to a piece, next": [{"align": "wide.csv", "by": "when", "match": "next"}, {"drop": ["note"]}],
+    "align, few rows to a piece, nearest": [{"align": "wide.csv", "by": "when", "on": ["color"], "match": "nearest"}, {"drop": ["note"]}],
     "midpoint": [{"derive": {"at": "concat(',', x % 90, id % 180)"}}, {"filter": "not is_missing(x) and not is_infinite(x)"}, {"group": ["color"], "midpoint": ["at"]}],
     "several": [{"filter": "x > 0"}, {"sort": ["text"]}, {"derive": {"z": "x * 2 + id"}}, {"group": ["text"], "sum": ["z"], "first": ["id"]}, {"sort": ["sum(z)"]},
                 {"rank": ["first(id)"]}],
@@ -102,6 +105,11 @@ def test_the_same_bytes():
         draw = random.Random(7)
         moment = lambda: "" if draw.random() < .01 else f"2020-01-{draw.randrange(1, 29):02d} {draw.randrange(24):02d}:{draw.choice([0, 0, 20, 40]):02d}:00"
         file.writelines(f"{moment()},{moment()},{draw.randrange(1500)},{draw.choice(['red', 'blue', 'pink'])},{draw.random()},w{i}\n" for i in range(9000))
+    with open("wide.csv", "w") as file:  # the neighbours of many rows of the table lie in other pieces
+        file.write("when,color,y,note\n")
+        draw = random.Random(8)
+        file.writelines(f"2020-01-{draw.randrange(1, 29):02d} {draw.randrange(24):02d}:{draw.randrange(60):02d}:00,{draw.choice(['red', 'blue'])},"
+                        f"{i},{str(i) * 300}\n" for i in range(1500))
     pathlib.Path("small.csv").write_text("color,z\nblue,1\npink,2\nred,3\n")
     for name, steps in CASES.items():
         results = {}
