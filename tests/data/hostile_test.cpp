@@ -142,6 +142,28 @@ TEST_F(Hostile, WideTextsTakeLittle) {
   for (const char* name : {"wide.arff", "wide.svm", "wide.ts"}) expect_small(folder_ / name, name);
 }
 
+// Names of columns are paths of keys: of a long key with many others below it they would be far longer than the file.
+TEST_F(Hostile, LongPathsTakeLittle) {
+  const std::string key(4000, 'k'), longer(5000, 'k');
+  std::string members, attributes;
+  for (int i = 0; i < 50000; ++i)
+    members += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":1", attributes += " a" + std::to_string(i) + "=\"1\"";
+  write_file(folder_ / "wide.json", as_bytes("[{\"" + key + "\": {" + members + "}}]"));
+  write_file(folder_ / "long.json", as_bytes("[{\"" + longer + "\": {\"a\": 1}}]"));
+  const std::string part(1000, 'k');  // keys of YAML are no longer
+  write_file(folder_ / "wide.yaml", as_bytes("{" + part + ": {" + part + ": {" + part + ": {" + members + "}}}}"));
+  write_file(folder_ / "wide.xml", as_bytes("<r><row><" + key + attributes + "/></row></r>"));
+  write_file(folder_ / "long.xml", as_bytes("<r><row><" + longer + " a=\"1\"/></row></r>"));
+  for (const char* name : {"wide.json", "long.json", "wide.yaml", "wide.xml", "long.xml"}) {
+    const Outcome outcome = outcome_of(folder_ / name);
+    EXPECT_NE(outcome.error.find(std::string(name).ends_with("xml") ? "far longer names of columns than a table has"
+                                                                    : "far longer than names of columns"),
+              std::string::npos)
+        << name << ": " << outcome.error;
+    EXPECT_LE(outcome.peak, kMost) << name;
+  }
+}
+
 // Files that are good, and that other libraries write: their rows all come, in parts.
 TEST_F(Hostile, RowsThatAreAllAlikeAreReadInParts) {
   unpack();

@@ -20,11 +20,19 @@ std::string_view from_first_letter(std::string_view text) {
   return text;
 }
 
-// Adds the members of an object, and those of objects in it by their paths.
-void add_members(const Json& object, const std::string& path, Json::Object& out) {
+constexpr size_t kLongestPath = 4096;
+
+// Adds the members of an object, and those of objects in it by their paths, which may take `room` more bytes.
+void add_members(const Json& object, const std::string& path, const std::string& where, size_t& room, Json::Object& out) {
   for (const auto& [key, value] : object.as_object()) {
     const std::string name = path.empty() ? key : path + "." + key;
-    if (value.is_object()) add_members(value, name, out);
+    if (name.size() > std::min(kLongestPath, room))
+      throw Error(ErrorKind::data, {.where = where,
+                                    .what = "the paths of the keys are far longer than names of columns",
+                                    .got = std::to_string(name.size()) + " letters",
+                                    .expected = "at most " + std::to_string(kLongestPath) + ", and few of such a length"});
+    room -= name.size();
+    if (value.is_object()) add_members(value, name, where, room, out);
     else out.emplace_back(name, value);
   }
 }
@@ -45,7 +53,7 @@ const Json& part_of_json(const Json& root, const std::string& part, const std::s
   return *now;
 }
 
-void add_rows_of(const Json& root, const std::string& part, const std::string& where, std::string& out) {
+void add_rows_of(const Json& root, const std::string& part, const std::string& where, size_t& room, std::string& out) {
   const Json& rows = part_of_json(root, part, where);
   const auto add = [&](const Json& row, size_t number) {
     if (!row.is_object())
@@ -54,7 +62,7 @@ void add_rows_of(const Json& root, const std::string& part, const std::string& w
                                     .got = row.type_name(),
                                     .expected = R"([{"age": 41}, ...], or FILE#KEY for what has such a list)"});
     Json::Object flat;
-    add_members(row, "", flat);
+    add_members(row, "", where + ": row " + std::to_string(number + 1), room, flat);
     out += Json(std::move(flat)).dump();
     out += '\n';
   };
@@ -72,7 +80,8 @@ Json parsed_document(F parse) {
 }
 
 // Documents of a stream of YAML stand between lines of ---; each is a row, or has rows.
-void add_yaml(std::string_view text, const std::string& part, const std::string& where, size_t most_values, std::string& out) {
+void add_yaml(std::string_view text, const std::string& part, const std::string& where, size_t most_values, size_t& room,
+              std::string& out) {
   size_t begin = 0;
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -82,7 +91,7 @@ void add_yaml(std::string_view text, const std::string& part, const std::string&
     if (line == "---" || last) {
       const std::string_view document = text.substr(begin, (last && line != "---" ? end : at) - begin);
       if (std::any_of(document.begin(), document.end(), [](char c) { return !document_blank(c); }))
-        add_rows_of(parsed_document([&] { return parse_yaml(document, where, most_values); }), part, where, out);
+        add_rows_of(parsed_document([&] { return parse_yaml(document, where, most_values); }), part, where, room, out);
       begin = end + 1;
     }
     at = end + 1;
@@ -111,9 +120,10 @@ std::string lines_of_document(DocumentKind kind, std::string_view text, const st
                               size_t most_values) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   std::string out;
+  size_t room = (size_t{16} << 20) + 8 * text.size();
   if (kind == DocumentKind::xml) return csv_of_xml(text, part, where);
-  if (kind == DocumentKind::yaml) add_yaml(text, part, where, most_values, out);
-  else add_rows_of(parsed_document([&] { return Json::parse(text, where, most_values); }), part, where, out);
+  if (kind == DocumentKind::yaml) add_yaml(text, part, where, most_values, room, out);
+  else add_rows_of(parsed_document([&] { return Json::parse(text, where, most_values); }), part, where, room, out);
   if (out.empty()) throw Error(ErrorKind::data, {.where = where, .what = "the document has no rows", .expected = "at least one"});
   return out;
 }

@@ -11,7 +11,7 @@
 namespace perigee::tables {
 namespace {
 
-constexpr size_t kDeepestXml = 64;
+constexpr size_t kDeepestXml = 64, kLongestXmlPath = 4096, kMostXmlNames = size_t{16} << 20;  // bytes of paths and of all names
 
 // The document's tags, which must match. Elements outside of rows are passed over.
 class XmlRows {
@@ -66,7 +66,10 @@ class XmlRows {
 
   size_t column_of(const std::string& path) {
     const auto [found, fresh] = numbers_.emplace(path, names_.size());
-    if (fresh) names_.push_back(path);
+    if (fresh) names_.push_back(path), name_bytes_ += path.size();
+    if (path.size() > kLongestXmlPath || name_bytes_ > kMostXmlNames)
+      fail(0, "the document has far longer names of columns than a table has", "a path of " + std::to_string(path.size()) + " letters",
+           "at most " + std::to_string(kLongestXmlPath));
     if (names_.size() > kMostFields) fail(0, "the document has too many columns", "", "at most " + std::to_string(kMostFields));
     return found->second;
   }
@@ -171,7 +174,7 @@ class XmlRows {
   std::string_view text_;
   std::string part_;
   const std::string& where_;
-  size_t depth_of_rows_ = 0, rows_ = 0;
+  size_t depth_of_rows_ = 0, rows_ = 0, name_bytes_ = 0;
   std::map<std::string, size_t, std::less<>> numbers_;
   std::vector<std::string> names_;
 };
