@@ -191,8 +191,10 @@ void World::pause_process(int process, const Struck& s) {
   network_.pause(process);
   const int data = s.node.process == process ? s.node.data_process : -1;  // one process, in truth
   if (data >= 0) network_.pause(data);
-  s.after([this, process, data] {
+  if (s.node.process == process) s.node.paused_ns = network_.now_ns();
+  s.after([this, process, data, who = s.who] {
     network_.resume(process);
+    if (WorkerNode& node = *workers_[static_cast<size_t>(who)]; node.process == process) node.resumed_ns = network_.now_ns();
     if (data >= 0) network_.resume(data);
     if (process == coordinator_process_) stood_still_ns_ = network_.now_ns();
   });

@@ -268,8 +268,12 @@ void World::check_end() {
 void World::check_all_have_ended() {
   const bool reachable = cut_off_until_ns_ <= stopped_ns_ + ns(kHearsMs);
   if (gave_up_ || scenario_.network.loss > 0 || !reachable || stopped_ns_ < coordinator_started_ns_ + ns(kEndsMs)) return;
+  // A worker that stood still from before it could find the last coordinator until after the end is unknown to it.
+  const auto unknown = [this](const WorkerNode& node) {
+    return node.paused_ns < coordinator_started_ns_ + ns(kEndsMs) && node.resumed_ns > stopped_ns_;
+  };
   for (const auto& node : workers_)
-    if (node->worker && node->joined && node->wanted && !network_.paused(node->process))
+    if (node->worker && node->joined && node->wanted && !network_.paused(node->process) && !unknown(*node))
       fail(node->name + " still runs although the run ended " + std::to_string((network_.now_ns() - stopped_ns_) / 1'000'000) + " ms ago");
 }
 

@@ -39,6 +39,7 @@ struct World::WorkerNode final : public WorkerEvents {
   bool wanted = true;     // it is started again when it ends
   bool finished = false;  // it heard that the run is over
   bool joined = false;    // in this life
+  uint64_t paused_ns = 0, resumed_ns = 0;  // its last pause
   int starts = 0;
   uint64_t life = 0;  // counts starts and ends: what was planned for an earlier life is not done
   ReplicaFaults faults;
