@@ -87,7 +87,7 @@ namespace perigee {
   X(failures_kept, "a worker's failures count although it has trained since") \
   X(agents_counted_once, "workers of an agent that came back are not counted") \
   X(silent_links_kept, "a link between workers that carries nothing stays") \
-  X(ends_unheard, "nobody waits at the end of the run for a worker that was cut off") \
+  X(ends_unheard, "the launcher does not wait at the end of the run for a worker that was cut off") \
   X(partition_unchecked, "a worker whose partition has other rows than the job's is let in") \
   X(holders_untold, "readers are not told where a partition lies by now") \
   X(silent_holder_kept, "a holder of a partition that says nothing is waited for, whatever it was asked") \

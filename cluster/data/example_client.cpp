@@ -95,7 +95,7 @@ struct ExampleClient::Impl {
     return {blocks.end(), 0};
   }
 
-  // Likewise; one that nobody expected is put first.
+  // As find(); a block that was not expected is put first.
   std::pair<Blocks::iterator, size_t> find_or_add(uint32_t source, const RecordLayout& layout, const ReadKey& key) {
     const auto found = find(source, key);
     if (found.first != blocks.end()) return found;

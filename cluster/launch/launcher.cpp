@@ -343,11 +343,11 @@ struct Launcher::Impl final : AgentClientEvents {
 
   // The user does not wait for it any longer.
   void tell_unheard(const std::string& worker) {
-    session.tell(Json(Json::Object{
-        {"event", "worker_unreached"},
-        {"worker", worker},
-        {"cause", "it was cut off when the run ended, and has not come back for " + std::to_string(static_cast<int>(kEndSeconds)) + " s"},
-        {"done", "if it lives it ends by itself, two minutes after it lost the coordinator"}}));
+    session.tell(Json(Json::Object{{"event", "worker_unreached"},
+                                   {"worker", worker},
+                                   {"cause", "it has not shown for " + std::to_string(static_cast<int>(kEndSeconds)) +
+                                                 " s that it heard of the end: it was cut off, stopped or has died"},
+                                   {"done", "if it lives it ends by itself, two minutes after it lost the coordinator"}}));
   }
 
   void on_agent_event(const Json& event) override { session.tell(event); }

@@ -41,7 +41,7 @@ constexpr double kLeaveSeconds = 10;   // from SIGTERM to the end, whatever the 
 constexpr double kPatientSeconds = 8;  // so long a patient worker goes on after it
 
 // Asks the coordinator which job it has: the job's key follows from the cluster's. Tries each address in turn, with back-off. Its connection
-// stays until the worker has joined: a coordinator that ends in between says so on it, where the worker would find nobody any more.
+// stays until the worker has joined, for at most 5 s: a coordinator that ends in between says so on it, and the worker need not look for it.
 class JobQuestion final : public TransportEvents {
  public:
   JobQuestion(UvLoop& loop, WorkerMainOptions& options) : loop_(loop), options_(options), transport_(loop, {.key = options.secret}) {
@@ -66,7 +66,7 @@ class JobQuestion final : public TransportEvents {
   void on_frame(PeerId, std::span<const std::byte> frame) override {
     FrameHeader header;
     if (!read_header(frame, &header)) return;
-    if (Refuse refuse; header.type == MessageType::refuse && decode(frame.subspan(kHeaderBytes), &refuse))
+    if (Refuse refuse; job_ == 0 && header.type == MessageType::refuse && decode(frame.subspan(kHeaderBytes), &refuse))
       return end(Error(static_cast<ErrorKind>(std::clamp<int>(refuse.kind, 2, 7)),
                        {options_.coordinators[0], refuse.what, refuse.got, refuse.expected, refuse.hint}));
     if (header.job == 0) return;
@@ -267,7 +267,7 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   void leave_now(int signal) { worker_->leave("asked to end by signal " + std::to_string(signal)); }
 
   void on_event(const Json& event) override {
-    // Who started a worker by hand sees no other word of it; an agent ends its own.
+    // A worker that was started by hand has no other way to say so; an agent ends its own.
     if (const Json* name = event.find("event"); !started_by_us_ && *name == Json("coordinator_missed"))
       warn(event.find("cause")->as_string() + "; this worker " + event.find("done")->as_string());
     if (trainer_record_ && event.find("exchanged")) trainer_record_->exchanged(event);

@@ -176,7 +176,7 @@ void CoordinatorCore::stop(const std::string& why, bool is_finished) {
   books.sync(clock.now_ns(), 0);
 }
 
-// Some time after the last word.
+// Closes what is still open some time after the last word.
 void CoordinatorCore::close_rest() {
   closed = true;
   const bool at_last = clock.now_ns() >= stopped_ns + kEndNs;
@@ -190,13 +190,25 @@ void CoordinatorCore::close_rest() {
   if (!peers.empty()) transport.start_timer(kClose, stopped_ns + kEndNs);
 }
 
-// Who has heard the last word closes; a connection that ends otherwise may have lost it.
+// A worker that has heard the last word closes its connection; one that ends otherwise may have lost it.
 void CoordinatorCore::lose_late(PeerId peer, PeerLoss why) {
   peers.erase(peer);
   const auto worker = untold.find(peer);
   if (worker == untold.end()) return;
   if (why != PeerLoss::closed) away[worker->second] = {.since_ns = clock.now_ns(), .lives = why == PeerLoss::timed_out};
   untold.erase(worker);
+}
+
+// A worker that comes again after the end has given up the connections on which it did not hear of it.
+void CoordinatorCore::forget_earlier(const std::string& name) {
+  away.erase(name);
+  std::vector<PeerId> earlier;
+  for (const auto& [peer, worker] : untold)
+    if (worker == name) earlier.push_back(peer);
+  for (const PeerId peer : earlier) {
+    untold.erase(peer), peers.erase(peer);
+    transport.close(peer);
+  }
 }
 
 // ---- work ----

@@ -103,6 +103,7 @@ struct CoordinatorCore {
   void stop(const std::string& why, bool finished);
   void close_rest();
   void lose_late(PeerId peer, PeerLoss why);
+  void forget_earlier(const std::string& name);
   void event(const char* name, const Node* node, const std::string& cause, const std::string& done);
 
   // ---- coordinator_workers.cpp ----

@@ -87,9 +87,11 @@ void CoordinatorCore::on_late_frame(PeerId peer, std::span<const std::byte> fram
   }
   if (strangers.erase(peer) == 0) return;
   Join join;
-  if (read_header(frame, &h) && h.type == MessageType::join && decode(frame.subspan(kHeaderBytes), &join)) away.erase(join.name);
+  const bool joins = read_header(frame, &h) && h.type == MessageType::join && decode(frame.subspan(kHeaderBytes), &join);
+  if (joins) forget_earlier(join.name);
   if (last_word.why.empty() || closed) return transport.close(peer);  // another coordinator speaks for the run now; or it has been told
   peers[peer] = 0;
+  if (joins) untold[peer] = join.name;
   transport.send(peer, encode(last_word, header(books.round())));
 }
 

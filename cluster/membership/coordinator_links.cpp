@@ -9,8 +9,8 @@ namespace {
 
 constexpr uint64_t kComplaintNs = 30'000'000'000;  // three complaints about a link within this, and one of the two goes
 constexpr uint64_t kSuspicionNs = 50'000'000;      // between a broken link and what is done about it
-constexpr uint64_t kBackNs = 5'000'000'000;        // whose connection broke tries again within two seconds, or is dead
-constexpr uint64_t kLooksNs = 120'000'000'000;     // who was cut off looks for a coordinator for so long
+constexpr uint64_t kBackNs = 5'000'000'000;        // a worker whose connection broke tries again within two seconds, or is dead
+constexpr uint64_t kLooksNs = 120'000'000'000;     // a worker that was cut off looks for a coordinator for so long
 constexpr double kAwayMs = 1000, kMostAwayMs = 8000, kForgivenMs = 60'000;
 
 bool is_link_of(const DeadLink& link, WorkerId a, WorkerId b) { return link.low == std::min(a, b) && link.high == std::max(a, b); }
@@ -89,8 +89,8 @@ bool CoordinatorCore::stays_away(const Join& join) {
   return needed && clock.now_ns() < cut->second.until_ns;
 }
 
-// Who was sent away, or whose connection broke, is about to try again: it must hear that the run is over. Who fell silent lives for all that is
-// known, and tries again when it can.
+// A worker that was sent away, or whose connection broke, is about to try again: it must hear that the run is over. One that fell silent may
+// live, and tries again when it can.
 std::vector<std::string> CoordinatorCore::expected_back() const {
   std::vector<std::string> names;
   for (const auto& [name, gone] : away)

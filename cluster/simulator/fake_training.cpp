@@ -75,7 +75,7 @@ bool FakeReplica::waits_for_examples() const {
   return training_ && training_->lacks_rows_ns != 0 && network_.now_ns() - training_->lacks_rows_ns > 100 * kMs;
 }
 
-// Some of those that are computed next.
+// Whether rows that are computed next are still missing.
 bool FakeReplica::lacks_rows() {
   Training& t = *training_;
   if (!options_.rows || (t.order.gradient && t.step > 0)) return false;

@@ -257,7 +257,7 @@ void World::start_worker(int who) {
   say(node.name + " started");
 }
 
-// It serves them where nobody has been before, as a new process does.
+// It serves them at an address that was not used before, as a new process does.
 void World::hold_partitions(WorkerNode& node, WorkerOptions* options) {
   options->serves = "data" + std::to_string(node.number) + ":" + std::to_string(node.starts);
   node.data_process = network_.add_process(node.host, options->serves);

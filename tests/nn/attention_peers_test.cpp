@@ -126,6 +126,13 @@ TEST(AttentionPeers, LuongsAttentionIsKeras) {
   c.layers = graph_of(R"({"type": "attention", "project": false, "scale": 1, "causal": true, "align": "first"})", R"("q", "k", "k", "b")");
   c.inputs.insert(c.inputs.begin(), {"b", Tensor::from(Shape{2, 3, 4}, std::vector<double>(24, 0.0))});
   check(c);
+  // The mask as numbers.
+  std::vector<double> numbers(24, 0.0);
+  for (size_t i = 12; i < 24; ++i)
+    if (i % 4 >= 2) numbers[i] = -1e9;
+  c.mask = Tensor();
+  c.inputs[0].second = Tensor::from(Shape{2, 3, 4}, numbers);
+  check(c);
 }
 
 TEST(AttentionPeers, GroupsOfQueriesAreKeras) {

@@ -139,7 +139,7 @@ class HdfsStore final : public Store {
         const Json* statuses = hdfs_store_member(json, members);
         if (statuses != nullptr && statuses->is_array()) found = entries_of(*statuses);
       } catch (const Error&) {
-        // Not everybody may list a folder; each file is asked about then.
+        // Some users may not list a folder; each file is asked about then.
       }
     };
     if (has_pages_)  // what begins as the name does but is shorter sorts before it

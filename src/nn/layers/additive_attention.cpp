@@ -14,7 +14,7 @@ Value probabilities(Value scores, Value mask) {
   Graph& graph = scores.graph();
   if (!mask) return softmax(scores, 2);
   const Value counts = reshape(cast(mask, scores.dtype()), Shape{mask.shape()[0], 1, mask.shape()[1]});
-  const Value zero = graph.constant(0, {scores.dtype(), Shape()}), least = graph.constant(-1e30, {scores.dtype(), Shape()});
+  const Value zero = graph.constant(0, {scores.dtype(), Shape()}), least = graph.constant(kHiddenScore, {scores.dtype(), Shape()});
   return softmax(where(greater(counts, zero), scores, least), 2) * counts;
 }
 

@@ -7,6 +7,8 @@
 
 namespace perigee {
 
+inline constexpr double kHiddenScore = -1e30;  // of a key that a query does not look at
+
 // Rows of x [..., in] times a weight [out, in] that the layer learns, `name`_weight, with `name`_bias where it has biases.
 struct Projection {
   std::string name;

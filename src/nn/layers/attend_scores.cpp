@@ -8,7 +8,6 @@
 namespace perigee {
 namespace {
 
-constexpr double kHidden = -1e30;
 
 // [N, T, groups d] -> [N, groups, T, d], behind which `more` [rows, groups d] stand for each example.
 Value by_head(Value x, int64_t groups, Value more) {
@@ -76,7 +75,7 @@ Value attend_by_scores(LayerContext& context, const Attending& how, Value q, Val
     seen = seen_with(seen, reshape(with_more(same, more, 1), Shape{n, 1, 1, queries, all}));
   }
   if (mask) seen = seen_with(seen, reshape(with_more(cast(mask, q.dtype()), more, 1), Shape{n, 1, 1, 1, all}));
-  if (seen) scores = where(greater(seen, full_like(seen, 0.5)), scores, graph.constant(kHidden, {q.dtype(), Shape()}));
+  if (seen) scores = where(greater(seen, full_like(seen, 0.5)), scores, graph.constant(kHiddenScore, {q.dtype(), Shape()}));
   Value weights = softmax(scores, 4);
   if (seen) weights = weights * seen;  // a query that looks at no key gets 0
   if (how.dropout > 0 && context.training()) weights = dropped(weights, uniform_like(context, purpose, weights), how.dropout);

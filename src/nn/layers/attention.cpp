@@ -118,9 +118,9 @@ const LayerDef layer_attention{
     .name = "attention",
     .doc =
         "Each step of x takes from the steps that it looks at: attention(x) among its own, attention(x, memory) among others, "
-        "attention(queries, keys, values), attention(queries, keys, values, numbers to add to the scores: [queries, keys], or with heads "
-        "in "
-        "front). Vaswani et al. 2017.",
+        "attention(queries, keys, values), attention(queries, keys, values, numbers). The numbers are added to the scores: [queries, "
+        "keys], "
+        "or with heads in front. Vaswani et al. 2017.",
     .example = R"({"type": "attention", "heads": 2, "kv_heads": 1, "causal": true, "bias": true, "positions": "rotary"})",
     .example_input = "[4, 5]",
     .schema = layer_schema(kAttentionLayerOptions, kAttentionPositional),

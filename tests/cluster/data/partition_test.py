@@ -84,7 +84,7 @@ def the_bits_of_a_run_that_reads_files():
 
 
 def transforms_are_fitted_to_rows_that_lie_elsewhere():
-    """Each worker fits them to all rows, whoever holds which: the parameters, and what is stored with the model, are those of a run that reads files."""
+    """Each worker fits them to all rows, wherever they lie: the parameters, and what is stored with the model, are those of a run that reads files."""
     def around(sources, transforms):
         return {"type": "map", "source": {"type": "concat", "sources": sources}, "transforms": transforms}
     fits = [{"type": "standardize"}, {"type": "minmax", "over": "all"}]

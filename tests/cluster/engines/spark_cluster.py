@@ -126,14 +126,16 @@ class SparkCluster:
         return session
 
 
-def executors():
-    """Process ids of the executors' JVMs on this machine that belong to this test's user."""
+def executors(folder):
+    """Process ids of the executors whose folder lies in this one, the oldest first."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0")
+            ours = os.readlink(entry / "cwd").startswith(os.path.realpath(folder) + "/")
+            if entry.name.isdigit() and ours and any(word.endswith(b"CoarseGrainedExecutorBackend") for word in words):
+                started = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[19])
+                found.append((started, int(entry.name)))
         except (OSError, ValueError):
             continue
-        if entry.name.isdigit() and any(word.endswith(b"CoarseGrainedExecutorBackend") for word in words):
-            found.append(int(entry.name))
-    return sorted(found)
+    return [pid for _, pid in sorted(found)]

@@ -87,7 +87,7 @@ def works_in_a_pipeline():
     if cluster.home == spark_cluster.home(NEW):
         for run, epochs, rows in (("killed", 20, 4096), ("resident-killed", 20, 4096), ("kept", 2, 512)):
             spark_cluster.check_ledger(folder / "work" / run, epochs, rows)
-    wait_until("the end of all processes", lambda: not perigee_processes(), 10)
+    wait_until("the end of all processes", lambda: not perigee_processes())
 
 
 def trains_with_the_bits_of_two_processes():
@@ -115,7 +115,7 @@ def resident_data_give_the_same_bits():
     assert [str(file) for file in mine.iterdir()] == [source["file"]], source
     left = [str(file) for file in (folder / cluster.home.name.removeprefix("spark-")).rglob("*.npz")]
     assert not left, f"what the tasks held stays behind: {left}"
-    wait_until("the end of all processes", lambda: not perigee_processes(), 10)
+    wait_until("the end of all processes", lambda: not perigee_processes())
 
 
 def exports_what_numpy_reads():
@@ -135,29 +135,41 @@ def exports_what_numpy_reads():
     assert numpy.allclose(rows[numpy.lexsort(rows.T)], x[numpy.lexsort(x.T)], atol=1e-6) and numpy.array_equal(labels, (rows[:, 0] + rows[:, 1] > 0).astype(numpy.int32))
 
 
-def secrets():
-    """The small files of temporary folders that hold a secret."""
-    files = [file for file in pathlib.Path(tempfile.gettempdir()).glob("perigee-*/*") if file.is_file() and file.stat().st_size < 4096]
-    return {file for file in files if re.search(rb"^[0-9a-f]{64}$", file.read_bytes(), re.M)}
+def secrets(place):
+    """The small files of this folder, and of those in it, that hold a secret."""
+    found = []
+    for where, _, names in os.walk(place):
+        for file in (pathlib.Path(where, name) for name in names):
+            try:
+                if file.is_file() and file.stat().st_size < 4096 and re.search(rb"^[0-9a-f]{64}$", file.read_bytes(), re.M):
+                    found.append(str(file))
+            except FileNotFoundError:  # Spark removed it meanwhile
+                pass
+    return found
 
 
 def a_killed_driver_leaves_no_process_and_no_secret():
-    out, program, seen = folder / "work" / "orphaned", folder / "work" / "perigee", folder / "work" / "gpus"
+    out, program, seen, scratch = (folder / "work" / name for name in ("orphaned", "perigee", "gpus", "scratch"))
+    scratch.mkdir()
     program.write_text(f"""#!/bin/sh\n[ "$1" = worker ] && echo "$CUDA_VISIBLE_DEVICES" >>'{seen}'\nexec '{harness.program()}' "$@"\n""")
     program.chmod(0o755)
-    gpus = {"spark.executor.resource.gpu.amount": "1", "spark.task.resource.gpu.amount": "1"}
-    before = secrets()  # perhaps other runs are there
-    with subprocess.Popen(front_door("--set", "epochs=100000", "--out", out, "--min-workers", 2, program=program, **gpus), cwd=folder, env=cluster.env,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as driver:
+    java = f"{spark_cluster.LIGHT} -Djava.io.tmpdir={scratch}"
+    conf = {"spark.executor.resource.gpu.amount": "1", "spark.task.resource.gpu.amount": "1", "spark.driver.extraJavaOptions": java,
+            "spark.executor.extraJavaOptions": java, "spark.executorEnv.TMPDIR": str(scratch)}
+    with subprocess.Popen(front_door("--set", "epochs=100000", "--out", out, "--min-workers", 2, program=program, **conf), cwd=folder,
+                          env={**cluster.env, "TMPDIR": str(scratch)}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          text=True) as driver:
         try:
             for line in driver.stdout:
                 if line.startswith("epoch 2:"):
                     break
             assert len(perigee_processes()) == 3, perigee_processes()
-            assert secrets() == before, "a killed driver would leave the run's secret"
+            assert list(scratch.glob("perigee-*/job.json")), "the driver keeps its files elsewhere"
+            assert not secrets(scratch), "a killed driver would leave the run's secret"
         finally:
             driver.kill()
-    wait_until("the end of all processes", lambda: not perigee_processes(), 10)
+    wait_until("the end of all processes", lambda: not perigee_processes())
+    assert not secrets(scratch), "a killed driver leaves the run's secret"
     assert list((out / "checkpoints").glob("*.safetensors"))
     assert seen.read_text() == "3\n3\n", "other GPUs than those of the tasks"
 

@@ -29,7 +29,8 @@ std::string failure_of_full_memory(uint64_t seed);
 // A server dies and comes back: that is said once, whether rounds are to be made again or its image has them all.
 std::string failure_of_untold_return(uint64_t seed);
 
-// A worker is cut off, stopped, or started again shortly before the run ends: once it can be reached it hears of the end, and ends.
+// A worker is cut off, stopped, or behind a relay that forwards nothing shortly before the run ends: once it can be reached it hears of the
+// end, and ends.
 std::string failure_of_unheard_end(uint64_t seed);
 
 struct Property {

@@ -17,15 +17,18 @@ final class Archive implements AutoCloseable {
   private final Field[] fields;
 
   Archive(int index, Iterator<Row> from, Columns columns) throws IOException {
-    fields = columns.open(scratch, true);
+    Field[] opened = {};
     try {
-      while (from.hasNext()) columns.add(from.next(), fields);
-      rows = fields[0].rows();
-      name = rows == 0 ? "" : String.format(Locale.ROOT, "part-%05d-%s.npz", index, Columns.finish(fields));
+      opened = columns.open(scratch, true);
+      while (from.hasNext()) columns.add(from.next(), opened);
+      rows = opened[0].rows();
+      name = rows == 0 ? "" : String.format(Locale.ROOT, "part-%05d-%s.npz", index, Columns.finish(opened));
     } catch (IOException | RuntimeException error) {
-      close();
+      for (Field field : opened) field.close();
+      Program.remove(scratch);
       throw error;
     }
+    fields = opened;
   }
 
   void write(OutputStream output) throws IOException {

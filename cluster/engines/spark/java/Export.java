@@ -29,7 +29,7 @@ import org.apache.spark.util.SerializableConfiguration;
 final class Export implements Function2<Integer, Iterator<Row>, Iterator<Export.Part>> {
   private static final long serialVersionUID = 1;
 
-  /** What a task tells of its partition: `text` is the name of the file that it wrote, or the source of a job that it described. */
+  /** Tells of a task's partition: `text` is the name of the file that it wrote, or the source of a job that it described. */
   static final class Part implements Serializable {
     private static final long serialVersionUID = 1;
     final int index;
@@ -69,7 +69,7 @@ final class Export implements Function2<Integer, Iterator<Row>, Iterator<Export.
     return joined(sources, json);
   }
 
-  /** What the tasks tell of the partitions that have rows, in the partitions' order. */
+  /** Partitions that have rows, in their order, as the tasks tell of them. */
   static List<Part> parts(JavaRDD<Row> rows, Function2<Integer, Iterator<Row>, Iterator<Part>> task) {
     List<Part> parts = new ArrayList<>(rows.mapPartitionsWithIndex(task, true).collect());
     parts.removeIf(part -> part.rows == 0);

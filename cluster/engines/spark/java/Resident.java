@@ -6,6 +6,8 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.Paths;
+import java.nio.file.StandardCopyOption;
+import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Iterator;
 import java.util.List;
@@ -31,7 +33,7 @@ final class Resident implements Function2<Integer, Iterator<Row>, Iterator<Expor
 
   /** The source of a job that reads what the tasks of `rows` hold. */
   static ObjectNode describe(JavaRDD<Row> rows, String program, Columns columns, ObjectMapper json) throws IOException {
-    List<ObjectNode> sources = new java.util.ArrayList<>();
+    List<ObjectNode> sources = new ArrayList<>();
     for (Export.Part part : Export.parts(rows, new Resident(program, columns))) sources.add((ObjectNode) json.readTree(part.text));
     return Export.joined(sources, json);
   }
@@ -60,8 +62,12 @@ final class Resident implements Function2<Integer, Iterator<Row>, Iterator<Expor
       if (archive.rows == 0) throw new PerigeeException("the DataFrame has no rows");
       Path made = Files.createDirectories(Paths.get(folder)).resolve(archive.name);
       Path temporary = made.resolveSibling("." + archive.name + "." + Program.parent());
-      Files.copy(archive.file(), temporary, java.nio.file.StandardCopyOption.REPLACE_EXISTING);
-      Files.move(temporary, made, java.nio.file.StandardCopyOption.ATOMIC_MOVE);
+      try {
+        Files.copy(archive.file(), temporary, StandardCopyOption.REPLACE_EXISTING);
+        Files.move(temporary, made, StandardCopyOption.ATOMIC_MOVE);
+      } finally {
+        Files.deleteIfExists(temporary);
+      }
       return Export.source(made.toString(), columns, json);
     }
   }

@@ -185,7 +185,7 @@ public final class Run {
     if (failure != null && end == null) throw new PerigeeException("the workers' job failed: " + failure.getMessage(), failure);
   }
 
-  /** What `perigee` said where a worker ended its task: Spark puts it into the middle of the job's failure. */
+  /** The line of `perigee` with which a worker ended its task: Spark puts it into the middle of the job's failure. */
   private static String saidByWorker(Throwable failure) {
     String text = failure == null ? "" : String.valueOf(failure.getMessage());
     return text.lines().filter(line -> line.startsWith("perigee: ")).findFirst().map(line -> line + "\n").orElse("");
