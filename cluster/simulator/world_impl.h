@@ -35,10 +35,10 @@ struct World::WorkerNode final : public WorkerEvents {
   std::vector<int> held;       // partitions
   int data_process = -1;       // where it serves its partitions, in this life
   std::unique_ptr<PartitionNode> data;
-  bool server = false;    // of a served policy: the first
-  bool wanted = true;     // it is started again when it ends
-  bool finished = false;  // it heard that the run is over
-  bool joined = false;    // in this life
+  bool server = false;                     // of a served policy: the first
+  bool wanted = true;                      // it is started again when it ends
+  bool finished = false;                   // it heard that the run is over
+  bool joined = false;                     // in this life
   uint64_t paused_ns = 0, resumed_ns = 0;  // its last pause
   int starts = 0;
   uint64_t life = 0;  // counts starts and ends: what was planned for an earlier life is not done

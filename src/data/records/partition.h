@@ -23,14 +23,14 @@ Json describe_partition(const std::string& name, const DataSource& source);
 // Is this the description of one?
 bool is_partition(const Json& description);
 
-// The error of who reads rows that lie with another process.
+// The error where rows are read that lie with another process.
 class AbsentRows final : public Error {
  public:
   using Error::Error;
 };
 
-// Kept by who opens data for their shape alone, such as the launcher of a run whose workers hold the rows: on this thread transforms that
-// are fitted to absent rows get values that mean nothing, in place of an error. Who reads the data fits them to the rows themselves.
+// Kept where data are opened for their shape alone, such as by the launcher of a run whose workers hold the rows: on this thread transforms that
+// are fitted to absent rows get values that mean nothing, in place of an error. Where the data are read, transforms are fitted to the rows themselves.
 class FitsLater {
  public:
   FitsLater();

@@ -82,7 +82,7 @@ bool is_untouched(const Footer& footer, const struct stat& info) {
 
 bool has_digest(const Footer& footer, std::string_view digest) { return digest == std::string_view(footer.digest, sizeof footer.digest); }
 
-// A file that was compared is not compared again before the next boot. Somebody else's cache stays as it is.
+// A file that was compared is not compared again before the next boot. A cache that may not be written stays as it is.
 void stamp_file(const std::string& path, Footer footer) {
   const CachedDescriptor file(path, O_WRONLY);
   if (file.get() < 0) return;

@@ -8,7 +8,6 @@
 namespace perigee {
 namespace {
 
-
 // [N, T, groups d] -> [N, groups, T, d], behind which `more` [rows, groups d] stand for each example.
 Value by_head(Value x, int64_t groups, Value more) {
   const int64_t n = x.shape()[0], width = x.shape()[2];

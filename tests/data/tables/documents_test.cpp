@@ -90,6 +90,20 @@ TEST(Documents, JsonAndYamlAreRows) {
   EXPECT_HAS(refusal([&] { TableFile(folder / "d.json.gz", {}); }), "decompressed");
 }
 
+TEST(Documents, CommentsAndLinesBetweenDocuments) {
+  EXPECT_EQ(text_of(read_document("<r><row><a>1<!-- a > b -->2</a></row><row><a>3</a></row></r>", "d.xml")), "a:integer\n12\n3");
+  EXPECT_EQ(text_of(read_document("%YAML 1.2\n# people\n--- # one\na: 1\n---\na: 2\n--- {a: 3}", "d.yaml")), "a:integer\n1\n2\n3");
+  EXPECT_HAS(document_refusal("a: 1\n---\na: 2\n---\nb: [\n", "d.yaml"), "d.yaml: document 3:");
+  const std::string wide = "[{\n\"a\": 1, \"b\": \"" + std::string(size_t{3} << 19, 'x') + "\"}, {\"a\": 2}]";
+  EXPECT_EQ(read_document(wide, "d.json").rows, 2) << "a row of more than 1 MiB";
+  std::string elements;
+  for (int i = 0; i < 300; ++i) {
+    const std::string name = "e" + std::to_string(i) + std::string(4000, 'x');
+    elements += "<" + name + ">1</" + name + ">";
+  }
+  EXPECT_HAS(document_refusal("<r><row>" + elements + "</row><row/></r>"), "the names of the document's columns are longer than 1 MiB");
+}
+
 TEST(Documents, AColumnMayBeCalledByAPath) {
   const ReadOptions options = options_of_schema(
       Json::parse(R"({"columns": [{"name": "c.x"}, {"name": "a", "type": "integer"}, {"name": "c.d.e", "type": "real"}]})", "schema"),
@@ -121,11 +135,21 @@ TEST(Documents, SeveralFilesAreOneTable) {
   write_file(folder / "a.csv", as_bytes("x,y\n1,p\n"));
   write_file(folder / "b.csv", as_bytes("y,z\nq,2.5\n"));
   EXPECT_EQ(text_of(TableFile(folder / "*.csv", {}).all()), "file:text,x:integer,y:text,z:real\na.csv|1|p|-\nb.csv|-|q|2.5");
+  std::string late = "n\n";
+  for (int i = 0; i < 200'000; ++i) late += "1234567\n";
+  write_file(folder / "late_1.csv", as_bytes(late + "2.5\n"));
+  EXPECT_EQ(type_text(TableFile(folder / "late_*.csv", {}).schema().columns[1].type), std::string("real")) << "behind the first 1 MiB";
+  for (const std::string letter : {"p", "q"}) {
+    std::string header = letter, row = "1";
+    for (int i = 0; i < 33'000; ++i) header += "," + letter + std::to_string(i), row += ",1";
+    write_file(folder / ("wide_" + letter + ".txt"), as_bytes(header + "\n" + row + "\n"));
+  }
+  EXPECT_HAS(refusal([&] { TableFile(folder / "wide_*", {}); }), "the files have too many columns together");
   write_file(folder / "c.csv", as_bytes("file,y\nq,2.5\n"));
   EXPECT_HAS(refusal([&] { TableFile(folder / "*.csv", {}); }),
              "the file has a column 'file', as the table of several files has; a schema with the other columns reads those");
   EXPECT_HAS(refusal([&] { TableFile(folder / "*.tsv", {}); }),
-             "no file has such a name; got 0, expected 1 to 1000000 files; * stands for any letters, ? for one");
+             "no file has such a name; expected 1 to 1000000 files; * stands for any letters, ? for one");
 }
 
 TEST(Documents, DataVecsFilesAreRead) {

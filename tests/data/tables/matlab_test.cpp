@@ -128,6 +128,27 @@ std::string mat(const std::string& elements) {
 std::string mat_of(const std::string& matrix) { return mat(element(14, matrix)); }
 std::string sizes(uint32_t rows, uint32_t columns) { return number(rows) + number(columns); }
 
+TEST(Matlab, UsualOddities) {
+  const std::string three = element(2, "abc");
+  const auto matrix = [](const std::string& content) { return element(14, content); };
+  std::string large(16, '\0');
+  large[0] = 5;
+  for (size_t i = 8; i < 16; ++i) large[i] = '\xff';
+  EXPECT_EQ(mat_row(all_of(mat_of(array(15, sizes(2, 1), "x", element(13, large)))), 1), "18446744073709551616") << "no negative number";
+  const std::string text = matrix(array(4, sizes(1, 1), "", element(16, "a")));
+  EXPECT_EQ(all_of(mat_of(array(1, sizes(2, 1), "c", text + element(14, "")))).rows, 2) << "a cell that was never set";
+  EXPECT_EQ(all_of(mat_of(array(9, sizes(3, 1), "x", three)) + matrix(array(4, sizes(0, 0), "d", element(16, "")))).rows, 3);
+  EXPECT_HAS(refused(mat_of(array(9, sizes(3, 1), std::string(5000, 'n'), three))), "a name of more than 4096 letters");
+  EXPECT_HAS(refused(mat_of(array(1, sizes(1, 1), "c", three))), "a cell is no array");
+  EXPECT_HAS(refused(mat_of(array(4, sizes(5'000'000, 1), "x", element(2, std::string(5'000'000, 'a'))))),
+             "an array of letters has far too many rows");
+  std::string names, values;
+  for (int i = 0; i < 10'000; ++i)
+    names += "f" + std::to_string(100'000 + i) + std::string(1, '\0'), values += matrix(array(9, sizes(1, 1), "", element(2, "a")));
+  EXPECT_HAS(refused(mat_of(array(2, sizes(1, 1), std::string(4000, 'n'), element(5, number(8)) + element(1, names) + values))),
+             "names and texts are far larger than those of such a file");
+}
+
 TEST(Matlab, RefusesDamage) {
   const std::string three = element(2, "abc");
   EXPECT_EQ(mat_row(all_of(mat_of(array(9, sizes(3, 1), "x", three))), 2), "99") << "a good one";

@@ -79,23 +79,36 @@ Json parsed_document(F parse) {
   }
 }
 
-// Documents of a stream of YAML stand between lines of ---; each is a row, or has rows.
+bool yaml_has_values(std::string_view text) {  // not only blanks, comments and directives
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    const size_t first = line.find_first_not_of(" \t\r");
+    if (first != line.npos && line[first] != '#' && line[0] != '%') return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+// Documents of a stream of YAML begin with lines of ---; each is a row, or has rows.
 void add_yaml(std::string_view text, const std::string& part, const std::string& where, size_t most_values, size_t& room,
               std::string& out) {
-  size_t begin = 0;
-  for (size_t at = 0; at <= text.size();) {
+  size_t begin = 0, number = 0;
+  const auto add = [&](std::string_view document) {
+    if (!yaml_has_values(document)) return;
+    const std::string its = where + (++number > 1 ? ": document " + std::to_string(number) : "");
+    add_rows_of(parsed_document([&] { return parse_yaml(document, its, most_values); }), part, its, room, out);
+  };
+  for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    std::string_view line = text.substr(at, end - at);
-    while (!line.empty() && document_blank(line.back())) line.remove_suffix(1);
-    const bool last = end == text.size();
-    if (line == "---" || last) {
-      const std::string_view document = text.substr(begin, (last && line != "---" ? end : at) - begin);
-      if (std::any_of(document.begin(), document.end(), [](char c) { return !document_blank(c); }))
-        add_rows_of(parsed_document([&] { return parse_yaml(document, where, most_values); }), part, where, room, out);
-      begin = end + 1;
+    const std::string_view line = text.substr(at, end - at);
+    if (line.starts_with("---") && (line.size() == 3 || document_blank(line[3]))) {
+      add(text.substr(begin, at - begin));
+      begin = at + 3;
     }
     at = end + 1;
   }
+  add(text.substr(begin));
 }
 
 }  // namespace

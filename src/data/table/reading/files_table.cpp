@@ -4,6 +4,7 @@
 #include <map>
 
 #include "src/core/error.h"
+#include "src/data/table/reading/csv_rows.h"
 #include "src/io/confined.h"
 #include "src/io/file.h"
 
@@ -68,7 +69,7 @@ class FilesTable : public ColumnarFile {
     if (files_.empty() || files_.size() > kMostFiles)
       throw Error(ErrorKind::data, {.where = pattern,
                                     .what = files_.empty() ? "no file has such a name" : "too many files have such names",
-                                    .got = std::to_string(files_.size()),
+                                    .got = files_.empty() ? "" : std::to_string(files_.size()),
                                     .expected = "1 to " + std::to_string(kMostFiles) + " files; * stands for any letters, ? for one"});
     std::sort(files_.begin(), files_.end(), [](const Part& a, const Part& b) { return comes_before(a.name, b.name); });
     options_.threads = 1;
@@ -114,11 +115,11 @@ class FilesTable : public ColumnarFile {
       if (spec.name != "file") schema_.columns.push_back(spec);
   }
 
-  // As the first 1 MiB of each file says.
   void find_columns() {
     std::map<std::string, size_t, std::less<>> number_of;
     for (Part& part : files_) {
-      const TableFile file(folder_ + part.name, options_);
+      TableFile file(folder_ + part.name, options_);
+      while (!file.each([](TableFile::Chunk&) {}, [](TableFile::Chunk&) {})) {}  // later rows may ask for wider types
       for (const ColumnSpec& spec : file.schema().columns) {
         if (spec.name == "file")
           throw Error(ErrorKind::data, {.where = folder_ + part.name,
@@ -126,6 +127,10 @@ class FilesTable : public ColumnarFile {
                                         .hint = "a schema with the other columns reads those"});
         part.has.emplace(spec.name, spec.type);
         const auto [found, fresh] = number_of.emplace(spec.name, schema_.columns.size());
+        if (schema_.columns.size() > kMostFields)
+          throw Error(ErrorKind::data, {.where = folder_ + part.name,
+                                        .what = "the files have too many columns together",
+                                        .expected = "at most " + std::to_string(kMostFields)});
         if (fresh) schema_.columns.push_back({.name = spec.name, .type = spec.type});
         else schema_.columns[found->second].type = common(schema_.columns[found->second].type, spec.type);
       }

@@ -139,7 +139,14 @@ void TableFile::open_document(DocumentKind kind, std::string& head) {
                       .missing = std::move(options_.dialect.missing)};
   options_.find_delimiter = false;
   head = content_.substr(0, kTableFileHead);
-  if (head.size() == kTableFileHead) head.resize(whole_rows(head, kind == DocumentKind::xml ? '"' : '\0'));
+  if (head.size() == kTableFileHead) {
+    size_t whole = whole_rows(head, kind == DocumentKind::xml ? '"' : '\0');
+    if (whole == 0 && kind != DocumentKind::xml) whole = std::min(content_.find('\n'), content_.size() - 1) + 1;  // one long row
+    if (whole == 0)
+      throw Error(ErrorKind::data,
+                  {.where = path_, .what = "the names of the document's columns are longer than 1 MiB", .expected = "shorter names"});
+    head = content_.substr(0, whole);
+  }
   document_ = true;
   look(head);
 }

@@ -124,7 +124,7 @@ class ArrowFile : public ColumnarFile {
     auto dictionaries = std::make_shared<Dictionaries>();
     bool changed = false;
     // Polars' files do not begin with a message as streams do: what is in them is said at their end alone.
-    const bool framed = !file || as_text(content_).substr(8).starts_with("\xff\xff\xff\xff");
+    const bool framed = !file || content_.size() < 8 || as_text(content_).substr(8).starts_with("\xff\xff\xff\xff");
     const bool listed = !framed && by_footer(dictionaries, changed);
     uint64_t at = file ? 8 : 0;
     size_t count = 0;

@@ -29,7 +29,7 @@ enum Stored : uint32_t {
   utf16,
   utf32
 };
-constexpr size_t kHeader = 128, kMostArrays = 65536;
+constexpr size_t kHeader = 128, kMostArrays = 65536, kLongestName = 4096;
 constexpr int kMostCells = 3;  // cells in structures in ...
 
 size_t width_of(uint32_t stored) {
@@ -175,6 +175,9 @@ class Reader {
     set_sizes(array, sizes, parts);
     const std::string name = text_of(parts.next());
     array.name = prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;
+    if (array.name.size() > kLongestName) parts.fail("an array has a name of more than " + std::to_string(kLongestName) + " letters");
+    if (out_.arrays.size() > kMostArrays) parts.fail("the file has too many arrays");
+    take(sizeof(Array) + array.name.size(), parts);
     if (kind == 2 && array.rows == 1 && array.columns == 1) return add_fields(parts, array.name, packed, depth);
     if (kind == 1) add_cells(array, parts, packed);
     else if (kind == 4) add_letters(array, parts);
@@ -184,6 +187,11 @@ class Reader {
                       : kind == 5            ? "a sparse matrix: full(x) makes it a full one"
                                              : "complex numbers";
     out_.arrays.push_back(std::move(array));
+  }
+
+  void take(uint64_t bytes, const Elements& parts) {
+    if (bytes > left_) parts.fail("names and texts are far larger than those of such a file");
+    left_ -= bytes;
   }
 
   void set_sizes(Array& array, const Element& sizes, const Elements& parts) const {
@@ -209,17 +217,24 @@ class Reader {
     array.real = real || values.type == single || values.type == real64;
     array.stored = values.type;
     array.values = values.data;
+    if (array.stored == uint64)  // what no integer here can be is read as a real number
+      for (int64_t i = 0; i < count && !array.real; ++i) array.real = value_at<uint64_t>(array, out_.swapped, i) > uint64_t{INT64_MAX};
   }
 
   // Letters in rows, which blanks fill up.
-  void add_letters(Array& array, Elements& parts) const {
+  void add_letters(Array& array, Elements& parts) {
     array.kind = Array::Kind::texts;
     if (array.rows == 0) return;
     const Element letters = parts.next();
     const size_t width = width_of(letters.type), count = width == 0 ? 0 : letters.data.size() / width;
     if (width == 0 || width == 8 || letters.type == single || (array.rows > 1 && count / static_cast<size_t>(array.rows) == 0))
       parts.fail("an array of letters has none");
+    const uint64_t for_codes = sizeof(uint32_t) * uint64_t{count};
+    take(for_codes, parts);
+    if (static_cast<uint64_t>(array.rows) > left_ / sizeof(std::string)) parts.fail("an array of letters has far too many rows");
+    take(static_cast<uint64_t>(array.rows) * sizeof(std::string) + count, parts);
     std::vector<uint32_t> codes;  // column by column
+    codes.reserve(count);
     if (letters.type == utf8) {
       codes = codes_of_utf8(as_text(letters.data));
     } else {
@@ -238,6 +253,7 @@ class Reader {
       array.texts.push_back(std::move(text));
     }
     array.columns = 1;
+    left_ += for_codes;
   }
 
   // A list of texts is a column of them.
@@ -246,6 +262,12 @@ class Reader {
     array.kind = Array::Kind::texts;
     for (int64_t i = 0; i < array.rows * array.columns; ++i) {
       const Element cell = parts.next();
+      if (cell.type != matrix) parts.fail("a cell is no array");
+      take(sizeof(std::string), parts);
+      if (cell.data.empty()) {  // never set
+        array.texts.emplace_back();
+        continue;
+      }
       Elements inside(input_.name, out_.swapped, cell.data, packed);
       const Element flags = inside.next();
       const uint32_t kind = flags.data.size() < 8 ? 0 : loaded<uint32_t>(flags.data.data(), out_.swapped) & 0xff;
@@ -282,7 +304,7 @@ class Reader {
 
   const ColumnarInput& input_;
   Content out_;
-  uint64_t left_ = 0;  // that may still be unpacked
+  uint64_t left_ = 0;  // bytes that may still be taken, by what is unpacked, by names and by texts
 };
 
 }  // namespace

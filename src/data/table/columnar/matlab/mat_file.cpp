@@ -16,11 +16,11 @@ class MatFile : public ColumnarFile {
       if (array.rows == 1 && array.kind == Array::Kind::numbers) array.rows = array.columns, array.columns = 1;
     int64_t most = 0;
     for (const Array& array : content_.arrays)
-      if (is_chosen(array, input.part)) most = std::max(most, array.rows);
+      if (is_chosen(array, input.part) && array.kind != Array::Kind::other) most = std::max(most, array.rows);
     for (size_t a = 0; a < content_.arrays.size(); ++a) {
       const Array& array = content_.arrays[a];
-      // Single numbers beside longer arrays say something of them and are no columns.
-      if (!is_chosen(array, input.part) || array.kind == Array::Kind::other || (array.rows == 1 && most > 1)) continue;
+      // Single numbers and empty texts beside longer arrays say something of them and are no columns.
+      if (!is_chosen(array, input.part) || array.kind == Array::Kind::other || (array.rows <= 1 && array.rows < most)) continue;
       if (rows_ >= 0 && array.rows != rows_) fail("the arrays have different numbers of rows", "arrays of one table");
       rows_ = array.rows;
       add(a);
@@ -45,7 +45,7 @@ class MatFile : public ColumnarFile {
       for (int64_t r = first; r < end; ++r)
         if (column.type == Type::text) column.add_text(array.texts[static_cast<size_t>(r)]);
         else if (column.type == Type::real) column.add_real(number_at(array, content_.swapped, begin + r));
-        else if (column.type == Type::boolean) column.add_whole(whole_at(array, content_.swapped, begin + r) != 0);
+        else if (column.type == Type::boolean) column.add_whole(number_at(array, content_.swapped, begin + r) != 0);
         else column.add_whole(whole_at(array, content_.swapped, begin + r));
       frame.schema.columns.push_back(schema_.columns[c]);
       frame.columns.push_back(std::move(column));

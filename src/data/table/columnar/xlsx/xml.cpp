@@ -105,9 +105,10 @@ void append_xml_text(std::string_view raw, std::string& out) {
       const size_t end = raw.find("]]>");
       out += raw.substr(9, end == raw.npos ? raw.npos : end - 9);
       raw.remove_prefix(end == raw.npos ? raw.size() : end + 3);
-    } else if (raw[0] == '<') {  // a comment between two parts of a text
-      const size_t end = raw.find('>');
-      raw.remove_prefix(end == raw.npos ? raw.size() : end + 1);
+    } else if (raw[0] == '<') {  // a comment or an instruction between two parts of a text
+      const std::string_view close = raw.starts_with("<!--") ? "-->" : raw.starts_with("<?") ? "?>" : ">";
+      const size_t end = raw.find(close);
+      raw.remove_prefix(end == raw.npos ? raw.size() : end + close.size());
     } else {
       const size_t end = raw.substr(0, 16).find(';');
       if (end != raw.npos && append_entity(raw.substr(1, end - 1), out)) raw.remove_prefix(end + 1);
