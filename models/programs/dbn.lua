@@ -5,9 +5,14 @@
 --
 --     perigee -e 'dofile "models/programs/dbn.lua"'                         -- 784-500-500-2000-10
 --     perigee -e 'small = true dofile "models/programs/dbn.lua"'            -- 784-200-200-10, a minute
+--
+-- On several machines, in two terminals or more, each of the runs is shared by the workers that are there:
+--
+--     perigee -e 'listen = "127.0.0.1:7700" dofile "models/programs/dbn.lua"'        -- the coordinator of 2014's `-t master`
+--     while perigee worker --join 127.0.0.1:7700; do :; done                         -- a worker, `-t worker`, for run after run
 local pg = require "perigee"
 local mnist = pg.data.mnist()
-local small = rawget(_G, "small")
+local small, listen = rawget(_G, "small"), rawget(_G, "listen")
 local sizes = small and { 200, 200 } or { 500, 500, 2000 }
 local examples, epochs, tuning = small and 20000 or 60000, small and 5 or 15, small and 10 or 60
 local train = mnist.train:take(examples)
@@ -15,7 +20,9 @@ local train = mnist.train:take(examples)
 local function learn(description, out)
   description.data.batch = description.data.batch or 100
   description.seed = 1
-  local run = pg.start(pg.experiment(description), out and { out = out } or { folder = false })
+  local options = { out = out, listen = listen }
+  if not out and not listen then options.folder = false end
+  local run = pg.start(pg.experiment(description), options)
   run:wait()
   return run
 end
@@ -32,9 +39,12 @@ for depth = 1, #sizes do
     regularization = { l2 = 2e-4 },
     pretrained = known and { model = known, skip = { ("rbm%d.*"):format(depth) } },
   }
-  run:save(file)
-  known = file
-  if depth == 1 then filters = pg.boltzmann(pg.load_model(file)).weight:narrow(1, 1, 64):clone() end
+  if listen then known = run.progress.folder .. "/model.safetensors" -- the parameters are in the workers
+  else
+    run:save(file)
+    known = file
+  end
+  if depth == 1 then filters = pg.boltzmann(pg.load_model(known)).weight:narrow(1, 1, 64):clone() end
   print(("machine %d: squared error of a reconstruction %.2f"):format(depth, run.progress.loss))
 end
 
@@ -46,7 +56,8 @@ local run = learn({
   optimizer = pg.sgd { lr = pg.cosine { from = 0.1 }, momentum = 0.9 },
   pretrained = { model = known, skip = { "labels.*" } },
 }, not small and "runs/dbn" or nil)
-print(("test error %.2f %%"):format(100 - 100 * run:eval("test").accuracy))
+if listen then print("perigee eval " .. run.progress.folder)
+else print(("test error %.2f %%"):format(100 - 100 * run:eval("test").accuracy)) end
 os.remove(file)
 local picture = small and file .. ".png" or run.progress.folder .. "/filters.png"
 pg.plot(filters:reshape(64, 1, 28, 28), { file = picture, columns = 8 })

@@ -2,13 +2,13 @@
 """Word vectors beside gensim, on the same words, in turns: words a second of CPU time, and how far the vectors agree with people.
 
     ninja -C build repl/perigee
-    python3 tests/bench/word_vectors.py --python PYTHON_WITH_GENSIM [--part speed|quality|documents] [--seeds 1 2 3] [--threads 1]
+    python3 tests/bench/word_vectors.py --python PYTHON_WITH_GENSIM [--part speed|quality|documents|glove] [--seeds 1 2 3] [--threads 1]
 
 The corpus is $PERIGEE_DATA/text/corpus_gutenberg (24 books, 3.0 million words of a to z). Skip-gram, 100 numbers, window 5, 5 noise words,
 min_count 5, sample 1e-3, lr 0.025, the defaults of both. CPU time is user + sys of the training alone: of Perigee's process, less that of one with a
 single epoch (so that starting, counting and writing cancel out); of gensim's, as it tells itself, without reading the text. `quality`: Spearman's rank correlation on WordSim-353, SimLex-999 and
 MEN, and analogies, over words that both know. `documents`: 2,000 reviews of films, vectors of documents (DBOW), and logistic regression on them
-in ten folds.
+in ten folds. `glove`: GloVe beside the published algorithm (Pennington et al. 2014), which numba compiles, with the scores of `quality`.
 """
 import argparse
 import json
@@ -51,6 +51,59 @@ corpus, out, seed, dm, epochs = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(
 documents = [TaggedDocument(line.split(), [i]) for i, line in enumerate(open(corpus))]
 model = Doc2Vec(documents, dm=dm, vector_size=100, window=5, negative=5, min_count=2, epochs=epochs, seed=seed, workers=1, sample=1e-3, dbow_words=0)
 numpy.save(out, model.dv.vectors)
+"""
+
+# Words that stand at most 5 apart count 1 / distance; AdaGrad on weight (product + biases - logarithm)^2, pair by pair in a drawn order.
+GLOVE = """
+import collections, sys
+import numba, numpy
+corpus, out, seed, epochs = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+sentences = [line.split() for line in open(corpus)]
+counts = collections.Counter(word for line in sentences for word in line)
+words = [word for word, count in counts.most_common() if count >= 5]
+number = {word: i for i, word in enumerate(words)}
+text = [[number[word] for word in line if word in number] for line in sentences]
+near = collections.Counter()
+for line in text:
+    for i, a in enumerate(line):
+        for distance in range(1, min(i, 5) + 1):
+            b = line[i - distance]
+            near[a, b] += 1 / distance
+            near[b, a] += 1 / distance
+pairs = numpy.array(list(near), numpy.int64)
+weights = numpy.array(list(near.values()))
+random = numpy.random.default_rng(seed)
+order = random.permutation(len(pairs))
+size, rate = 100, 0.05
+values = ((random.random((2 * len(words), size + 1)) - 0.5) / (size + 1)).astype(numpy.float32)
+squares = numpy.ones_like(values)
+
+@numba.njit
+def epoch(pairs, weights, order, values, squares, contexts, size, rate):
+    for k in order:
+        a, b = pairs[k, 0], contexts + pairs[k, 1]
+        error = values[a, size] + values[b, size] - numpy.log(weights[k])
+        for i in range(size):
+            error += values[a, i] * values[b, i]
+        step = min(1.0, (weights[k] / 100) ** 0.75) * error * rate
+        for i in range(size):
+            da, db = step * values[b, i], step * values[a, i]
+            values[a, i] -= da / numpy.sqrt(squares[a, i])
+            values[b, i] -= db / numpy.sqrt(squares[b, i])
+            squares[a, i] += da * da
+            squares[b, i] += db * db
+        values[a, size] -= step / numpy.sqrt(squares[a, size])
+        values[b, size] -= step / numpy.sqrt(squares[b, size])
+        squares[a, size] += step * step
+        squares[b, size] += step * step
+
+for _ in range(epochs):
+    epoch(pairs, weights, order, values, squares, len(words), size, rate)
+both = values[:len(words), :size] + values[len(words):, :size]
+with open(out, "w") as file:
+    file.write(f"{len(words)} {size}\\n")
+    for word, row in zip(words, both):
+        file.write(word + " " + " ".join(f"{x:.6g}" for x in row) + "\\n")
 """
 
 SCORE = """
@@ -132,6 +185,18 @@ def quality(args, folder, corpus):
         print(f"{name}: " + ", ".join(f"{test} {statistics.mean(column):.4f}" for test, column in zip(TESTS, zip(*values))))
 
 
+def glove(args, folder, corpus):
+    rows = {"Perigee": [], "the published algorithm": []}
+    for seed in args.seeds:
+        run(ours(corpus, folder / "p.txt", {"model": "glove", "epochs": args.epochs, "threads": args.threads, "seed": seed}))
+        run([args.python, "-c", GLOVE, corpus, folder / "g.txt", seed, args.epochs])
+        for name, file in zip(rows, ("p.txt", "g.txt")):
+            rows[name].append(scores_of(folder / file))
+            print(seed, name, [round(value, 4) for value in rows[name][-1]], flush=True)
+    for name, values in rows.items():
+        print(f"{name}: " + ", ".join(f"{test} {statistics.mean(column):.4f}" for test, column in zip(TESTS, zip(*values))))
+
+
 def documents(args, folder):
     reviews = folder / "reviews.txt"
     with tarfile.open(DATA / "docs" / "review_polarity.tar.gz") as archive:
@@ -160,7 +225,7 @@ def documents(args, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable, help="a Python that has gensim (and scikit-learn for documents)")
-    parser.add_argument("--part", choices=["speed", "quality", "documents"], default="speed")
+    parser.add_argument("--part", choices=["speed", "quality", "documents", "glove"], default="speed")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=3)
@@ -179,6 +244,8 @@ def main():
         words = write_corpus(corpus)
         if args.part == "speed":
             speed(args, folder, corpus, words)
+        elif args.part == "glove":
+            glove(args, folder, corpus)
         else:
             quality(args, folder, corpus)
 
