@@ -138,7 +138,7 @@ TEST(Matlab, UsualOddities) {
   const std::string text = matrix(array(4, sizes(1, 1), "", element(16, "a")));
   EXPECT_EQ(all_of(mat_of(array(1, sizes(2, 1), "c", text + element(14, "")))).rows, 2) << "a cell that was never set";
   EXPECT_EQ(all_of(mat_of(array(9, sizes(3, 1), "x", three)) + matrix(array(4, sizes(0, 0), "d", element(16, "")))).rows, 3);
-  EXPECT_HAS(refused(mat_of(array(9, sizes(3, 1), std::string(5000, 'n'), three))), "a name of more than 4096 letters");
+  EXPECT_HAS(refused(mat_of(array(9, sizes(3, 1), std::string(5000, 'n'), three))), "an array has a name of more than 4096 letters");
   EXPECT_HAS(refused(mat_of(array(1, sizes(1, 1), "c", three))), "a cell is no array");
   EXPECT_HAS(refused(mat_of(array(4, sizes(5'000'000, 1), "x", element(2, std::string(5'000'000, 'a'))))),
              "an array of letters has far too many rows");
