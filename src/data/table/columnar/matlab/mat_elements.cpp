@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "src/core/error.h"
 #include "src/core/utf8.h"
@@ -61,6 +62,13 @@ T loaded(const std::byte* p, bool swapped) {
   return value;
 }
 
+// A number that no integer can be becomes 0.
+template <class T>
+T converted(double x) {
+  if constexpr (std::is_floating_point_v<T>) return x;
+  else return x > -9e18 && x < 9e18 ? static_cast<T>(static_cast<int64_t>(x)) : 0;
+}
+
 template <class T>
 T value_at(const Array& array, bool swapped, int64_t at) {
   const std::byte* p = array.values.data() + static_cast<size_t>(at) * width_of(array.stored);
@@ -71,10 +79,10 @@ T value_at(const Array& array, bool swapped, int64_t at) {
     case uint16: return static_cast<T>(loaded<uint16_t>(p, swapped));
     case int32: return static_cast<T>(loaded<int32_t>(p, swapped));
     case uint32: return static_cast<T>(loaded<uint32_t>(p, swapped));
-    case single: return static_cast<T>(loaded<float>(p, swapped));
+    case single: return converted<T>(loaded<float>(p, swapped));
     case int64: return static_cast<T>(loaded<int64_t>(p, swapped));
     case uint64: return static_cast<T>(loaded<uint64_t>(p, swapped));
-    default: return static_cast<T>(loaded<double>(p, swapped));
+    default: return converted<T>(loaded<double>(p, swapped));
   }
 }
 
