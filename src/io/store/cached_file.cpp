@@ -140,6 +140,7 @@ std::shared_ptr<MappedFile> map_cached(const std::string& path, uint64_t limit, 
     if (bytes.size() < sizeof footer || bytes.size() - sizeof footer > limit) return nullptr;
     *content = bytes.first(bytes.size() - sizeof footer);
     if (descriptor.get() < 0 || !read_footer(descriptor.get(), content->size(), footer, info)) return nullptr;
+    if (std::memcmp(&footer, bytes.data() + content->size(), sizeof footer) != 0) return nullptr;  // replaced in between
     if (is_untouched(footer, info)) return file;
     if (!has_digest(footer, xxh3_hex(*content))) return nullptr;
     stamp_file(path, footer);
