@@ -67,6 +67,7 @@ Tokenizer::Tokenizer(std::unique_ptr<TokenizerParts> parts) : parts_(std::move(p
   size_ = parts_->table.size();
   for (const AddedToken& token : parts_->added) {
     size_ = std::max<int64_t>(size_, token.id + 1);
+    added_ids_.insert(token.id);
     std::string content = token.content;
     if (token.normalized) {
       Aligned text(content, 0);
@@ -270,9 +271,7 @@ void Tokenizer::trim_places(std::string_view text, TokenEncoding& encoding) cons
   for (size_t i = 0; i < encoding.ids.size(); ++i) {
     TextSpan& place = encoding.places[i];
     const int32_t id = encoding.ids[i];
-    const auto is_added = [&](const AddedToken& token) { return token.id == id; };
-    // An added token is as it stands in the text, with the blanks that it takes.
-    const bool added = std::any_of(parts_->added.begin(), parts_->added.end(), is_added);
+    const bool added = added_ids_.contains(id);  // as it stands in the text, with the blanks that it takes
     const std::string* name = parts_->table.token(id);
     auto [leading, trailing] = added             ? blanks_around(text.substr(place.from, place.to - place.from))
                                : name != nullptr ? blanks_around(*name)

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "src/text/normalizers.h"
@@ -83,6 +84,7 @@ class Tokenizer {
   std::unique_ptr<TokenizerParts> parts_;
   TextCut cut_ = TextCut::none;
   int64_t size_ = 0;
+  std::unordered_set<int32_t> added_ids_;
   std::vector<std::pair<std::string, const AddedToken*>> raw_, normalized_;  // the longest first
   std::vector<bool> raw_first_, normalized_first_;                           // of each first byte
 };
