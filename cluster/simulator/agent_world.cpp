@@ -10,7 +10,7 @@
 
 #include "cluster/membership/agent.h"
 #include "cluster/membership/agent_client.h"
-#include "cluster/simulator/network.h"
+#include "cluster/simulator/network/network.h"
 
 namespace perigee::sim {
 namespace {

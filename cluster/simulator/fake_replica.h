@@ -13,7 +13,7 @@
 #include "cluster/policy/policy.h"
 #include "cluster/replica/replica.h"
 #include "cluster/simulator/fake_payloads.h"
-#include "cluster/simulator/network.h"
+#include "cluster/simulator/network/network.h"
 
 namespace perigee::sim {
 

@@ -13,7 +13,7 @@
 #include "cluster/data/partition_exchange.h"
 #include "cluster/data/served_data.h"
 #include "cluster/ledger/ranges.h"
-#include "cluster/simulator/network.h"
+#include "cluster/simulator/network/network.h"
 
 namespace perigee::sim {
 

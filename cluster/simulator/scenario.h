@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cluster/simulator/network.h"
+#include "cluster/simulator/network/network.h"
 #include "src/core/json.h"
 
 namespace perigee::sim {

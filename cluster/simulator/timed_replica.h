@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cluster/replica/replica.h"
-#include "cluster/simulator/network.h"
+#include "cluster/simulator/network/network.h"
 #include "cluster/simulator/replica_numbers.h"
 
 namespace perigee::sim {

@@ -10,7 +10,7 @@
 
 #include "cluster/launch/secret.h"
 #include "cluster/protocol/message.h"
-#include "cluster/simulator/network.h"
+#include "cluster/simulator/network/network.h"
 #include "cluster/uv/frame_reader.h"
 #include "src/net/tls.h"
 

@@ -16,7 +16,7 @@
 #include "cluster/simulator/disk.h"
 #include "cluster/simulator/fake_replica.h"
 #include "cluster/simulator/inner_oracle.h"
-#include "cluster/simulator/network.h"
+#include "cluster/simulator/network/network.h"
 #include "cluster/simulator/operator.h"
 #include "cluster/simulator/result_oracle.h"
 #include "cluster/simulator/scenario.h"
@@ -59,7 +59,6 @@ class World final : public CoordinatorEvents {
   void end_worker(int who, bool power, double back_after_ms);  // back_after_ms < 0: it stays away
   void worker_ended(int who, bool restart, double after_ms);
   bool over() const;
-  void end_launcher();
   std::string picture() const;
   std::string name_of(int process) const;
 
@@ -122,7 +121,7 @@ class World final : public CoordinatorEvents {
   void check_all_have_ended();
   void reached(const std::string& site) { ++outcome_.sites[site]; }
 
-  // ---- the launcher (world.cpp) ----
+  // ---- the launcher (world_launcher.cpp) ----
   void on_round(int64_t round, uint64_t generation, int64_t examples_done, int workers, const Figures& figures, int64_t examples) override;
   void on_epoch(uint64_t epoch) override;
   void on_evaluated(const std::string& part, const std::vector<std::string>& states) override;
@@ -133,6 +132,7 @@ class World final : public CoordinatorEvents {
   void on_failed(const Error& error) override;
   void keep_result();
   void stop_run();
+  void end_launcher();
   void at_coordinator(double ms, std::function<void(Coordinator&)> what);
 
   bool served() const;

@@ -8,6 +8,7 @@ namespace perigee::sim {
 
 inline constexpr int kCoordinatorHost = 0;
 inline constexpr uint64_t kJob = 0x5eed;
+inline constexpr double kEndMs = 10'000;  // so long a launcher waits for workers to end
 
 struct World::WorkerNode final : public WorkerEvents {
   WorkerNode(World& w, int n) : world(w), number(n) {}

@@ -12,7 +12,7 @@
 
 #include "cluster/data/remote_source.h"
 #include "cluster/membership/partition_desk.h"
-#include "cluster/simulator/network.h"
+#include "cluster/simulator/network/network.h"
 #include "src/data/records/partition.h"
 
 namespace perigee {

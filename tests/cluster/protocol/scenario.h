@@ -13,7 +13,7 @@
 #include "cluster/membership/worker.h"
 #include "cluster/simulator/disk.h"
 #include "cluster/simulator/fake_replica.h"
-#include "cluster/simulator/network.h"
+#include "cluster/simulator/network/network.h"
 
 namespace perigee {
 

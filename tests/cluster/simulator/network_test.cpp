@@ -1,5 +1,5 @@
 // The simulated network by itself: what TCP promises, and what it does not.
-#include "cluster/simulator/network.h"
+#include "cluster/simulator/network/network.h"
 
 #include <gtest/gtest.h>
 

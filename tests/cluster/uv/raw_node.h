@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cluster/protocol/message.h"
-#include "cluster/simulator/network.h"
+#include "cluster/simulator/network/network.h"
 
 namespace perigee {
 

@@ -3,7 +3,7 @@
 #include <cassert>
 
 #include "cluster/protocol/message.h"
-#include "cluster/simulator/network.h"
+#include "cluster/simulator/network/network.h"
 
 namespace perigee::sim {
 namespace {
