@@ -94,6 +94,8 @@ namespace perigee {
   X(old_links_mourned, "the end of a link that this membership has not used is told as a loss") \
   X(images_unhurried, "the server's images do not come before workers forget what they pushed") \
   X(nothing_redone, "what a lost server had made since its image is void") \
+  X(dead_awaited, "the coordinator waits for workers of whose death their agents have told") \
+  X(any_life_dead, "the death of a process is taken for that of whichever has its name by now") \
   X(pushes_not_kept, "a worker forgets what it pushed when it has the answer")
 // clang-format on
 

@@ -358,6 +358,7 @@ struct Launcher::Impl final : AgentClientEvents {
   void on_process_end(const ProcessEnd& end) override {
     session.on_process_end(end);
     if (end.standby) return;
+    coordinator->note_death(end.worker, end.pid);
     if (server && server->owns(end.worker)) {
       if (!end.restarted && !session.over()) fail_of(end, "the server will not be started again");
       return;

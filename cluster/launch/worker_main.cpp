@@ -186,7 +186,8 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
         started_by_us_(options.started_by_us),
         record_path_(options.record) {
     WorkerOptions worker{.coordinators = options.coordinators, .name = options.name, .host = host_identity(), .site = options.site};
-    if (worker.name.empty()) worker.name = host_name() + "/" + std::to_string(getpid());
+    worker.pid = static_cast<uint32_t>(getpid());
+    if (worker.name.empty()) worker.name = host_name() + "/" + std::to_string(worker.pid);
     const bool loopback = on_loopback(options.coordinators[0]) && options.advertise.empty() && options.interface_cidr.empty();
     const std::string listening = transport_.listen(loopback ? "127.0.0.1:0" : ":0");
     std::string advertise = options.advertise;

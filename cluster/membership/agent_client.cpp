@@ -138,7 +138,13 @@ void AgentClient::check_left(uint64_t now) {
 
 void AgentClient::trained(const std::string& worker) {
   for (const Node& node : nodes_)
-    if (node.connected && worker.starts_with(node.name + "/")) send(node, Started{.name = worker});
+    if (node.connected && is_of(node, worker)) send(node, Started{.name = worker});
+}
+
+// An agent speaks of its own processes: "host/1". Those of the server's agent, "host/server/0", are not of the agent "host".
+bool AgentClient::is_of(const Node& node, const std::string& process) {
+  const std::string own = node.name + "/";
+  return process.starts_with(own) && process.find('/', own.size()) == std::string::npos;
 }
 
 uint32_t AgentClient::workers() const {
@@ -174,8 +180,10 @@ void AgentClient::on_frame(PeerId peer, std::span<const std::byte> frame) {
     return;
   }
   if (Exited exited; header.type == MessageType::exited && decode(payload, &exited)) {
+    if (!is_of(*node, exited.name)) return;
     const ProcessEnd end{.worker = exited.name,
                          .agent = node->name,
+                         .pid = exited.pid,
                          .code = exited.code,
                          .signal = exited.signal,
                          .restarted = exited.respawned,

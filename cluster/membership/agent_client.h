@@ -66,6 +66,7 @@ class AgentClient final : public TransportEvents {
   template <class M>
   void send(const Node& node, const M& message);
   Node* node_of(PeerId peer);
+  static bool is_of(const Node& node, const std::string& process);
   void connect(Node& node);
   void lose(Node& node, const std::string& why, bool final);
   void check_left(uint64_t now);

@@ -16,6 +16,8 @@ struct CoordinatedWorker {
 
   WorkerId id = 0;
   std::string name, host, address, site;
+  uint32_t pid = 0;   // on its host; 0: not known
+  bool dead = false;  // its agent saw the process end
   PeerId peer = 0;
   State state = State::opening;
   uint64_t joined = 0;                              // in which order they came

@@ -56,6 +56,8 @@ void CoordinatorCore::start() {
   next_id = books.highest_id() + 1 + (continues ? static_cast<WorkerId>(rng.next() >> 35) : 0);
   if (planted(Bug::ids_again)) next_id = 1;  // above those that left no record
   fingerprint = options.fingerprint;
+  if (options.takes_over)
+    for (const WorkerId id : books.last_members()) gone[id] = {.name = "", .pid = 0, .round = books.round()};
   phase = options.takes_over ? Phase::recovering : Phase::waiting;
   started_ns = ticked_ns = clock.now_ns();
   if (!options.steering.empty()) take_over_steering();
@@ -244,6 +246,7 @@ void Coordinator::steer(const Json& command) { core_->steer(command); }
 void Coordinator::describe(const std::string& key, Json value) { core_->about.set(key, std::move(value)); }
 void Coordinator::stop(const std::string& why, bool finished) { core_->stop(why, finished); }
 void Coordinator::abandon() { core_->abandon(); }
+void Coordinator::note_death(const std::string& worker, uint32_t pid) { core_->note_death(worker, pid); }
 bool Coordinator::established() const { return core_->established; }
 std::vector<std::string> Coordinator::expected_back() const { return core_->expected_back(); }
 int64_t Coordinator::round() const { return core_->books.round(); }

@@ -163,7 +163,8 @@ class Coordinator final : public TransportEvents {
   void describe(const std::string& key, Json value);  // a member of what status() says of the run, besides what is known here
   void stop(const std::string& why, bool finished);   // tells every worker; connections close
 
-  void abandon();  // the workers follow another coordinator: ends without a word to them
+  void abandon();                                            // the workers follow another coordinator: ends without a word to them
+  void note_death(const std::string& worker, uint32_t pid);  // an agent saw this process end
 
   // Workers that were sent away or cut off and may soon ask again: they would look long for one who is gone. By name.
   std::vector<std::string> expected_back() const;

@@ -68,6 +68,8 @@ struct CoordinatorCore {
   void refuse(PeerId peer, Refuse refuse);
   void lose(WorkerId id, const std::string& event_name, const std::string& cause, bool lives = false);
   void evict(WorkerId id, const std::string& event_name, const std::string& cause, bool come_back);
+  void note_death(const std::string& name, uint32_t pid);
+  bool any_may_live() const;
   void beat_unasked(uint64_t now);
   void check_silence(uint64_t now);
   double median_step_s() const;
@@ -283,6 +285,12 @@ struct CoordinatorCore {
     uint64_t since_ns;
     bool lives;  // nothing says that its process is dead
   };
+  struct Gone {
+    std::string name;
+    uint32_t pid;
+    int64_t round;  // the newest that it can have had a part in
+  };
+  std::map<WorkerId, Gone> gone;                   // members that were lost: they may live, and hold what nobody else does
   std::map<std::string, Away> away;                // workers that were lost or sent away and may come again, by name
   std::unordered_map<PeerId, std::string> untold;  // workers that may not have heard the last word: by name
 

@@ -61,6 +61,7 @@ void CoordinatorCore::worker_is_open(Node& node, const Acknowledge& formed) {
   }
   if (node.state == Node::State::waiting) return;
   node.state = Node::State::waiting;
+  gone.erase(node.id);
   if (first_join_ns == 0) first_join_ns = clock.now_ns();
   event("worker_joined", &node, "", "takes part from the next round on");
   request_form();
@@ -93,7 +94,8 @@ bool CoordinatorCore::recovered() const {
                              n.second.round >= books.round();
                     });
   const bool restores = formed_once && !rounds->lacks_server() && rounds->restores();
-  if (!all_here && !held && !restores && clock.now_ns() - first_join_ns < kRecoverNs) return false;
+  const bool any = !formed_once || any_may_live();
+  if (!all_here && !held && !restores && any && clock.now_ns() - first_join_ns < kRecoverNs) return false;
   std::vector<WorkerId> here;
   for (const auto& [id, node] : nodes)
     if (node.state == Node::State::waiting) here.push_back(id);
@@ -155,7 +157,7 @@ bool CoordinatorCore::may_form() {
     const Node& node = nodes.at(id);
     return rounds->holds_results(node) && node.hash != 0 && node.round >= books.round();
   });
-  if (held || rounds->restores() || !formed_once || books.round() < 0 || phase == Phase::recovering) return true;
+  if (held || rounds->restores() || !formed_once || books.round() < 0 || phase == Phase::recovering || !any_may_live()) return true;
   event("waiting", nullptr, "no worker that is left has the parameters of round " + std::to_string(books.round()),
         "waits a moment for one that has them");
   return disband(Phase::recovering), false;

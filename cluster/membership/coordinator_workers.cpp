@@ -94,6 +94,7 @@ void CoordinatorCore::welcome(PeerId peer, WorkerId id, Join join) {
   node.round = join.round;
   node.hash = join.hash;
   node.server = join.server;
+  node.pid = join.pid;
   peers[peer] = id;
   away.erase(node.name);
   if (options.trace) timelines[id] = {.name = node.name};
@@ -169,10 +170,27 @@ void CoordinatorCore::lose(WorkerId id, const std::string& event_name, const std
   control.pace.forget(id);
   if (event_name == "worker_lost") away[node.name] = {.since_ns = clock.now_ns(), .lives = lives};
   while (away.size() > kMaxWorkers) away.erase(away.begin());
+  if (was_member && !node.dead) gone[id] = {.name = node.name, .pid = node.pid, .round = open};
+  while (gone.size() > kMaxWorkers) gone.erase(gone.begin());
   std::string done = given > 0 ? std::to_string(given) + " examples go back to be done by others; " : "";
   done += was_member ? std::to_string(members.size()) + " workers go on" : "it was not taking part";
   event(event_name.c_str(), &node, cause, done);
   if (was_member && (phase == Phase::forming || phase == Phase::running)) form();
+}
+
+// Its agent saw the process end: what it held is lost. It need not be lost here yet: its connection says so in a moment, behind its last
+// words. Who has the name by now may be another process.
+void CoordinatorCore::note_death(const std::string& name, uint32_t pid) {
+  if (pid == 0 || planted(Bug::dead_awaited)) return;
+  const auto is = [&](const auto& process) { return process.name == name && (process.pid == pid || planted(Bug::any_life_dead)); };
+  for (auto& [id, node] : nodes) node.dead |= is(node);
+  std::erase_if(gone, [&](const auto& lost) { return is(lost.second); });
+}
+
+// A member that was lost, with something that no image has. Who takes over does not know who they were.
+bool CoordinatorCore::any_may_live() const {
+  return options.takes_over ||
+         std::any_of(gone.begin(), gone.end(), [&](const auto& lost) { return lost.second.round > options.resume_round; });
 }
 
 void CoordinatorCore::evict(WorkerId id, const std::string& event_name, const std::string& cause, bool come_back) {

@@ -14,6 +14,7 @@ namespace perigee {
 // How a worker's process ended, as an agent tells it.
 struct ProcessEnd {
   std::string worker, agent;
+  uint32_t pid = 0;  // 0: it was never started
   int code = 0, signal = 0;
   bool restarted = false;
   bool standby = false;  // not a worker

@@ -65,6 +65,7 @@ void Worker::on_connected(PeerId peer, const std::string&) {
               .round = w.held_round,
               .hash = w.held_hash,
               .threads = w.options.threads,
+              .pid = w.options.pid,
               .server = w.options.server,
               .serves = w.options.serves,
               .held = w.options.held},

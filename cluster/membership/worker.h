@@ -22,6 +22,7 @@ struct WorkerOptions {
   std::string site;     // as in Member
   uint64_t job_id = 0;  // 0: that of the first Welcome
   uint32_t threads = 1;
+  uint32_t pid = 0;     // of this process, as its agent knows it
   bool server = false;  // with a served policy it holds the parameters and trains nothing
   std::string serves;   // where others can read the partitions of the data that this worker holds
   std::vector<HeldPartition> held;

@@ -349,6 +349,7 @@ Scenario make_scenario(uint64_t seed, const std::string& asked) {
   if (SeededRng relay(mix(seed, 0x7377616c)); !wrong && relay.chance(0.05))
     s.faults.push_back(make_fault(Fault::Kind::swallow, relay.between(300, work_ms + 300), s.workers, relay));
   if (SeededRng dying(mix(seed, 0x64696573)); s.served() && !steered && !wrong && dying.chance(0.15)) lose_servers(s, dying);
+  if (SeededRng agents(mix(seed, 0x61676e74)); agents.chance(0.3)) s.agents = false;
   if (policy == "streamed") deal_out_streams(s);
   if (policy == "partitioned") hold_partitions(s, work_ms);
   if (steered && steering.chance(0.5)) s.faults.clear();

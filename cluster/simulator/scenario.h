@@ -74,6 +74,7 @@ struct Scenario {
   LinkQuality network;
   size_t queue_bytes = size_t{1} << 20;
   bool skewed_clocks = false, evaluates = false;
+  bool agents = true;        // that tell the coordinator when a worker's process ends
   bool learns = true;        // false: the loss stays where it is, but for chance
   int checkpoint_every = 0;  // rounds; 0: none
   std::vector<Fault> faults;

@@ -13,7 +13,8 @@ namespace perigee::sim {
 namespace {
 
 constexpr double kMinLimitMs = 60'000;
-constexpr uint64_t kMaxEvents = 5'000'000;  // a node sends without end
+constexpr double kToldMs = 2, kToldAgainMs = 4000;  // after a worker's end its agent says so
+constexpr uint64_t kMaxEvents = 5'000'000;          // a node sends without end
 
 std::string text_of(const std::vector<Range>& ranges) {
   std::string text;
@@ -223,6 +224,7 @@ void World::start_worker(int who) {
   o.host = "host" + std::to_string(node.host);
   o.address = "worker" + std::to_string(who) + ":1";
   o.server = node.server;
+  o.pid = node.pid();
   if (partitioned_) {
     hold_partitions(node, &o);
     r.rows = [&node](const Range& range) { return node.data->has(range); };
@@ -257,9 +259,20 @@ void World::hold_partitions(WorkerNode& node, WorkerOptions* options) {
   if (options->held.empty()) options->serves.clear();
 }
 
+// Its agent saw the process end and says so as soon as it can; and again later, when the worker may have a new process.
+void World::tell_death(const WorkerNode& node) {
+  if (!scenario_.agents) return;
+  for (const double ms : {kToldMs, kToldAgainMs})
+    network_.at(in(ms), [this, host = node.host, name = node.name, pid = node.pid()] {
+      if (!coordinator_ || network_.blocked(host, kCoordinatorHost)) return;
+      at_coordinator(scenario_.network.latency_ms, [name, pid](Coordinator& c) { c.note_death(name, pid); });
+    });
+}
+
 void World::end_worker(int who, bool power, double back_after_ms) {
   WorkerNode& node = *workers_[static_cast<size_t>(who)];
   if (!node.worker) return;
+  if (!power) tell_death(node);
   network_.kill(node.process, power);
   if (node.data) network_.kill(node.data_process, power);
   node.worker.reset();

@@ -58,6 +58,7 @@ class World final : public CoordinatorEvents {
   void hold_partitions(WorkerNode& node, WorkerOptions* options);
   void end_worker(int who, bool power, double back_after_ms);  // back_after_ms < 0: it stays away
   void worker_ended(int who, bool restart, double after_ms);
+  void tell_death(const WorkerNode& node);
   bool over() const;
   std::string picture() const;
   std::string name_of(int process) const;

@@ -42,6 +42,7 @@ struct World::WorkerNode final : public WorkerEvents {
   bool joined = false;                     // in this life
   uint64_t paused_ns = 0, resumed_ns = 0;  // its last pause
   int starts = 0;
+  uint32_t pid() const { return static_cast<uint32_t>(1000 * (number + 1) + starts); }
   uint64_t life = 0;  // counts starts and ends: what was planned for an earlier life is not done
   ReplicaFaults faults;
   std::unique_ptr<FakeReplica> replica;

@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 
+#include "cluster/membership/agent_client.h"
 #include "src/core/error.h"
 
 namespace perigee {
@@ -26,7 +27,8 @@ struct FakeTransport final : Transport {
   std::deque<std::pair<PeerId, std::vector<std::byte>>> sent;
   std::vector<PeerId> closed;
   std::map<uint64_t, uint64_t> timers;
-  PeerId connect(const std::string&, uint64_t) override { return 0; }
+  PeerId reached = 0;  // by connect()
+  PeerId connect(const std::string&, uint64_t) override { return reached; }
   bool send(PeerId peer, std::span<const std::byte> head, std::span<const std::byte>) override {
     sent.emplace_back(peer, std::vector<std::byte>(head.begin(), head.end()));
     return true;
@@ -391,6 +393,36 @@ TEST_F(AgentTest, DropsPeersThatTalkNonsense) {
   const Refuse refuse = heard<Refuse>(10);
   EXPECT_EQ(refuse.got, "9");
   EXPECT_EQ(refuse.expected, "1");
+}
+
+// An agent speaks of its own processes: the ends of another's, or of the server that runs on the same host, it cannot tell.
+TEST(AgentClientTest, AnAgentTellsTheEndsOfItsOwnProcessesOnly) {
+  struct Heard final : AgentClientEvents {
+    void on_agent_event(const Json&) override {}
+    void on_workers_started(const std::string&, uint32_t) override {}
+    void on_process_end(const ProcessEnd& end) override { ends.push_back(end); }
+    void on_agents_failed(const Error&) override {}
+    std::vector<ProcessEnd> ends;
+  } heard;
+  FakeTransport transport;
+  transport.reached = kLauncher;
+  FakeClock clock;
+  FakeRng rng;
+  AgentClient client({.agents = {"there:7700"}, .job_id = kJob}, clock, rng, transport, heard);
+  client.start();
+  client.on_connected(kLauncher, "there");
+  const auto tell = [&](const auto& message) {
+    client.on_frame(kLauncher, encode(message, FrameHeader{.type = message.kType, .job = kJob}));
+  };
+  tell(Started{.name = "host", .workers = 2});
+  for (const char* name : {"host2/0", "other/0", "host/server/0", "host", ""}) tell(Exited{.name = name, .pid = 5, .signal = 9});
+  EXPECT_TRUE(heard.ends.empty());
+  EXPECT_EQ(client.workers(), 2u);
+  tell(Exited{.name = "host/1", .pid = 6, .signal = 9});
+  ASSERT_EQ(heard.ends.size(), 1u);
+  EXPECT_EQ(heard.ends[0].worker, "host/1");
+  EXPECT_EQ(heard.ends[0].pid, 6u);
+  EXPECT_EQ(client.workers(), 1u);
 }
 
 }  // namespace

@@ -65,6 +65,7 @@ class Network {
   void set_host_rate(int host, double bytes_per_s) { host_at(host).bytes_per_s = bytes_per_s; }
   void block(int from_host, int to_host);  // counted: each block needs its unblock
   void unblock(int from_host, int to_host);
+  bool blocked(int from_host, int to_host) const;
   void reset_connections(int host_a, int host_b);
   // Open connections between the two carry nothing any more, and neither side is told. Returns their numbers. Later ones work.
   std::vector<uint64_t> mute_connections(int host_a, int host_b);
@@ -154,7 +155,6 @@ class Network {
   void finish(Connection& connection, uint64_t number, int side, PeerLoss as);
   void lose(uint64_t connection, int side, PeerLoss why);
   void unblocked();
-  bool blocked(int from_host, int to_host) const;
   bool clear(const Side& a, const Side& b) const;
   size_t size_of(std::span<const std::byte> frame) const;
   double rate_of(int host);

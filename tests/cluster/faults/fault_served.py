@@ -12,18 +12,20 @@ SERVED = ("served",)
 LASTING = {"epochs": 100_000, "checkpoint": "every_steps = 100"}  # it is interrupted
 
 
-def strike(world, rng, name, what="server killed"):
-    """kill -9 of that process; its next one is there and the run goes on when this returns."""
+def strike(world, rng, name, what="server killed", also=None):
+    """kill -9 of that process, and of another at the same moment; its next one is there and the run goes on when this returns."""
     mark = world.events.mark()
     wait_a_moment(rng)
-    before, struck = world.coordinator.workers()[name], monotonic()
-    os.kill(before, signal.SIGKILL)
+    names = world.coordinator.workers()
+    before, struck = names[name], monotonic()
+    for each in filter(None, (also, name)):
+        os.kill(names[each], signal.SIGKILL)
     line = world.wait(f"the line that tells how {name} ended",
                       lambda e: e.get("event") == "worker_lost" and e.get("worker") == name and "signal 9" in e["cause"], mark)
     world.record_recovery(what, struck, mark, line)
     world.poll(f"the next process of {name}", lambda: world.coordinator.workers().get(name, before) != before)
     world.steps(1, workers=3)
-    world.note_blame(mark, {name})
+    world.note_blame(mark, {name, also})
     return mark
 
 
@@ -49,16 +51,19 @@ def kill_worker_of_server(world, rng, blows):
 
 @fault("F1", repeat=4, policies=SERVED)
 def kill_server(world, rng, blows):
-    """kill -9 of the server: its next process makes the same rounds again. A worker now and then dies with it: what it had pushed may be void."""
+    """kill -9 of the server: its next process makes the same rounds again. A worker now and then dies with it: what it had pushed may be void, and
+    nobody waits for it."""
     world.write_job(**LASTING)
     world.start_alone(3, "--record")
-    names = world.coordinator.workers()
-    server = next(n for n in names if "/server/" in n)
+    server = next(n for n in world.coordinator.workers() if "/server/" in n)
     for blow in range(blows):
-        if blow % 2:
-            os.kill(names[min(names)], signal.SIGKILL)
-        strike(world, rng, server, "server and worker killed" if blow % 2 else "server killed")
-        names = world.coordinator.workers()
+        if blow % 2 == 0:
+            strike(world, rng, server)
+            continue
+        mark = strike(world, rng, server, "server and worker killed", also=min(world.coordinator.workers()))
+        waits = [e for e in world.events.since(mark) if e.get("event") == "waiting" and "no worker that is left" in e["cause"]]
+        if waits:
+            raise Failure(f"workers are waited for of whose death their agents have told: {waits}")
     end_and_replay(world)
 
 

@@ -143,6 +143,35 @@ std::string failure_of_unheard_end(uint64_t seed) {
   return simulate(s).failure;
 }
 
+std::string failure_of_awaited_dead(uint64_t seed) {
+  SeededRng rng(mix(seed, 0x64656164));
+  const bool with_server = seed % 2 == 0;
+  Scenario s{.seed = seed, .workers = 2 + static_cast<int>(seed % 3), .examples = 400, .planned = 4000, .example_ms = 5};
+  s.averaging = with_server ? served() : seed % 4 == 1 ? Json("periodic") : Json("allreduce");
+  const double at = rng.between(1000, 2500), back = rng.between(20, 300);
+  const int spared = with_server ? static_cast<int>(rng.integer(0, s.workers - 1)) : -1;
+  for (int who = 0; who < s.workers + with_server; ++who)
+    if (who != spared) s.faults.push_back({.kind = Fault::Kind::worker_kill, .at_ms = at, .for_ms = back, .who = who});
+  const Outcome outcome = simulate(s);
+  if (!outcome.passed()) return outcome.failure;
+  return longer_than(outcome, back + 1000, "workers that are known to be dead");
+}
+
+// The agent's second word comes four seconds after the end, when another worker has joined that holds nothing.
+std::string failure_of_stale_death(uint64_t seed) {
+  SeededRng rng(mix(seed, 0x7374616c));
+  const double killed = rng.between(500, 800), cut = killed + 4000 - rng.between(2100, 2300);
+  Scenario s{.seed = seed, .workers = 1, .examples = 400, .planned = 4000, .example_ms = 3};
+  s.averaging = seed % 2 == 0 ? "periodic" : "allreduce";
+  s.faults = {{.kind = Fault::Kind::worker_kill, .at_ms = killed, .for_ms = rng.between(20, 300)},
+              {.kind = Fault::Kind::worker_pause, .at_ms = cut, .for_ms = rng.between(2600, 3200)},
+              {.kind = Fault::Kind::join, .at_ms = cut + rng.between(1750, 1850)}};
+  const Outcome outcome = simulate(s);
+  if (!outcome.passed()) return outcome.failure;
+  const auto lost = outcome.sites.find("rounds_voided");  // once, with the process that was killed
+  return lost != outcome.sites.end() && lost->second > 1 ? "rounds are given up although the worker that holds them is only stopped" : "";
+}
+
 std::string failure_of_changing_members(uint64_t seed) {
   SeededRng rng(mix(seed, 0x6d656d62));
   static const char* const kPolicies[] = {"periodic", "allreduce", "post_local"};

@@ -33,6 +33,11 @@ std::string failure_of_untold_return(uint64_t seed);
 // end, and ends.
 std::string failure_of_unheard_end(uint64_t seed);
 
+// A server and a worker, or all workers, are killed at once, and their agents say so: training goes on as soon as new processes are there.
+std::string failure_of_awaited_dead(uint64_t seed);
+// An agent tells once more that a worker's process ended, while the worker's next one is stopped, with what it alone holds: it is waited for.
+std::string failure_of_stale_death(uint64_t seed);
+
 struct Property {
   const char* name;
   std::string (*failure)(uint64_t seed);
@@ -47,6 +52,8 @@ inline constexpr Property kProperties[] = {
     {"silent_donor", failure_of_silent_donor, Bug::donor_not_named},
     {"full_memory", failure_of_full_memory, Bug::images_unhurried},
     {"unheard_end", failure_of_unheard_end, Bug::ends_unheard},
+    {"awaited_dead", failure_of_awaited_dead, Bug::dead_awaited},
+    {"stale_death", failure_of_stale_death, Bug::any_life_dead},
     {"untold_return", failure_of_untold_return, Bug::none},
     {"changing_members", failure_of_changing_members, Bug::formed_too_soon},
 };
