@@ -15,7 +15,7 @@ struct World::WorkerNode final : public WorkerEvents {
   void on_event(const Json& event) override;
   void on_stopped(const std::string& why, bool finished) override;
   void on_failed(const Error& error) override;
-  void on_joined() override { joined = true; }
+  void on_joined() override { joined = true, known_to = world.coordinator_starts_; }
   void on_welcome(const Welcome& welcome) override {
     if (data) data->exchange().on_welcome(welcome, worker->job());
   }
@@ -40,6 +40,7 @@ struct World::WorkerNode final : public WorkerEvents {
   bool wanted = true;                      // it is started again when it ends
   bool finished = false;                   // it heard that the run is over
   bool joined = false;                     // in this life
+  int known_to = 0;                        // the last coordinator that it joined
   uint64_t paused_ns = 0, resumed_ns = 0;  // its last pause
   int starts = 0;
   uint32_t pid() const { return static_cast<uint32_t>(1000 * (number + 1) + starts); }
