@@ -76,6 +76,7 @@ void Network::reach(uint64_t number) {
   to.incarnation = target.incarnation;
   to.open = true;
   const auto half = static_cast<uint64_t>(latency_ns(from, to));
+  to.last_arrival = now_ + 2 * half;  // who asked knows by then; what is said to it before is not lost
   push(now_ + half, Kind::established, to.process, to.incarnation, number, 1);
   push(now_ + 2 * half, Kind::established, from.process, from.incarnation, number, 0);
 }
