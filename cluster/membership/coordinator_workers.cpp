@@ -168,7 +168,10 @@ void CoordinatorCore::lose(WorkerId id, const std::string& event_name, const std
   std::erase(members, id);
   forget_image(id);
   control.pace.forget(id);
-  if (event_name == "worker_lost") away[node.name] = {.since_ns = clock.now_ns(), .lives = lives};
+  const uint64_t now = clock.now_ns();
+  // Who keeps others waiting and says nothing may be cut off, and does not hear that it was sent away.
+  const bool unheard = event_name == "worker_stuck" && now > node.heard_ns && now - node.heard_ns > ns(1.5 * options.beat_ms);
+  if (event_name == "worker_lost" || unheard) away[node.name] = {.since_ns = now, .lives = lives || unheard};
   while (away.size() > kMaxWorkers) away.erase(away.begin());
   if (was_member && !node.dead) gone[id] = {.name = node.name, .pid = node.pid, .round = open};
   while (gone.size() > kMaxWorkers) gone.erase(gone.begin());

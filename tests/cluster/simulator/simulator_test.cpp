@@ -181,11 +181,11 @@ TEST(Simulator, SeedsThatOnceFailedPass) {
     EXPECT_TRUE(outcome.passed()) << "seed " << seed << ": " << outcome.failure;
   }
   const std::pair<const char*, uint64_t> of_policies[] = {
-      {"streaming", 40873},    {"streaming", 103257},   {"streaming", 7002182}, {"streaming", 7002954},  {"nested", 7002182},
-      {"steered", 7002034},    {"overlap", 7001196},    {"streaming", 9501298}, {"streaming", 21003555}, {"streaming", 21006170},
-      {"streaming", 22001235}, {"streaming", 22008177}, {"steered", 7003633},   {"steered", 22003109},   {"steered", 9501073},
-      {"steered", 103300},     {"steered", 104407},     {"steered", 21008088},  {"nested", 23007343},    {"partitioned", 247},
-      {"partitioned", 721},    {"auto", 12104},         {"allreduce", 12504}};
+      {"streaming", 40873},    {"streaming", 103257},   {"streaming", 7002182}, {"streaming", 7002954},     {"nested", 7002182},
+      {"steered", 7002034},    {"overlap", 7001196},    {"streaming", 9501298}, {"streaming", 21003555},    {"streaming", 21006170},
+      {"streaming", 22001235}, {"streaming", 22008177}, {"steered", 7003633},   {"steered", 22003109},      {"steered", 9501073},
+      {"steered", 103300},     {"steered", 104407},     {"steered", 21008088},  {"nested", 23007343},       {"partitioned", 247},
+      {"partitioned", 721},    {"auto", 12104},         {"allreduce", 12504},   {"allreduce_passes", 13016}};
   for (const auto& [policy, seed] : of_policies) {
     const Outcome outcome = simulate(make_scenario(seed, policy));
     EXPECT_TRUE(outcome.passed()) << "seed " << seed << " of " << policy << ": " << outcome.failure;
