@@ -4,6 +4,7 @@
 
 #include "src/core/error.h"
 #include "src/data/table/loops/arithmetic.h"
+#include "src/data/table/loops/large.h"
 #include "src/data/table/time_text.h"
 
 namespace perigee::tables {
@@ -13,6 +14,12 @@ std::string_view Value::text(int64_t r) const {
   if (from.type == Type::text) return from.text(row(r));
   return spec->categories[static_cast<size_t>(from.whole[static_cast<size_t>(row(r))])];
 }
+
+namespace {
+
+constexpr size_t kRowsAtOnce = 512;  // more of them, with what they are computed of, do not stay in the first cache
+
+}  // namespace
 
 class Evaluation::Run {
  public:
@@ -37,6 +44,7 @@ class Evaluation::Run {
       case Node::both:
       case Node::either: return chained(node);
       case Node::in: return member(node);
+      case Node::arithmetic: return calculated(chain(node));
       default: break;
     }
     std::vector<Value> args;
@@ -47,8 +55,7 @@ class Evaluation::Run {
     }
     value.constant = constant;
     const size_t rows = constant ? 1 : static_cast<size_t>(frame_.rows);
-    if (node.kind == Node::arithmetic) value.own = calculated(node.op, args, rows);
-    else if (node.kind == Node::compare) value.own = compared(node.op, args, rows);
+    if (node.kind == Node::compare) value.own = compared(node.op, args, rows);
     else value.own = called(node, args, rows);
     return value;
   }
@@ -114,23 +121,31 @@ class Evaluation::Run {
 
  private:
   // A value that is missing in one is missing in the result.
-  static void spread_missing(const std::vector<Value>& args, size_t rows, Column& out) {
-    for (const Value& arg : args) {
-      if (!arg.nothing && arg.column().missing.empty()) continue;
-      if (out.missing.empty()) out.missing.assign(rows, 0);
-      for (size_t r = 0; r < rows; ++r)
-        if (arg.is_missing(static_cast<int64_t>(r))) out.missing[r] = 1;
-    }
+  static void spread_missing(const Value& arg, size_t rows, Column& out) {
+    if (!arg.nothing && arg.column().missing.empty()) return;
+    if (out.missing.empty()) out.missing.assign(rows, 0);
+    for (size_t r = 0; r < rows; ++r)
+      if (arg.is_missing(static_cast<int64_t>(r))) out.missing[r] = 1;
   }
 
-  // Doubles of a number or time, without a copy where it has them.
-  static const double* doubles(const Value& value, std::vector<double>& kept) {
+  struct Operand {
+    std::vector<double> memory[2];  // a result does not lie where an operand is
+    const double* values = nullptr;
+    bool constant = false;
+  };
+
+  // Doubles of numbers or times of some rows, without a copy where it has them.
+  static void doubles(const Value& value, size_t begin, size_t count, Operand& to) {
     const Column& column = value.column();
-    if (column.type == Type::real && !value.nothing) return column.real.data();
-    kept.resize(std::max<size_t>(value.nothing ? 1 : column.whole.size(), 1));
-    if (!value.nothing)
-      for (size_t r = 0; r < column.whole.size(); ++r) kept[r] = static_cast<double>(column.whole[r]);
-    return kept.data();
+    to.constant = value.constant;
+    if (value.constant) begin = 0, count = 1;
+    if (!value.nothing && column.type == Type::real) {
+      to.values = column.real.data() + begin;
+      return;
+    }
+    to.memory[0].resize(kRowsAtOnce);
+    for (size_t r = 0; r < count; ++r) to.memory[0][r] = value.nothing ? 0 : static_cast<double>(column.whole[begin + r]);
+    to.values = to.memory[0].data();
   }
 
   void expect_number(const Value& value, char op) const {
@@ -139,27 +154,80 @@ class Evaluation::Run {
          "a number: real(x), integer(x) or length(x) give one");
   }
 
-  Column calculated(char op, std::vector<Value>& args, size_t rows) const {
-    for (const Value& arg : args) expect_number(arg, op);
-    const bool whole =
-        std::none_of(args.begin(), args.end(), [](const Value& v) { return v.nothing || v.type() == Type::real; }) && op != '/';
-    const bool first = !args[0].nothing && args[0].type() == Type::time, second = !args[1].nothing && args[1].type() == Type::time;
-    const bool time = whole && (op == '+' ? first != second : op == '-' ? first && !second : false);
-    Column out(time ? Type::time : whole ? Type::integer : Type::real);
-    if (whole) {
-      out.whole.resize(rows);
-      const auto at = [](const Value& v) { return v.column().whole.data(); };
-      if (rows > 0 && !arithmetic(op, at(args[0]), args[0].constant, at(args[1]), args[1].constant, out.whole.data(), rows))
-        fail("a result is no 64-bit integer", op == '%' ? "x % 0" : "an overflow", "real(x) to compute with reals");
-    } else {
-      std::vector<double> kept[2];
-      const double* const a = doubles(args[0], kept[0]);
-      const double* const b = doubles(args[1], kept[1]);
-      out.real.resize(rows);
-      if (rows > 0) arithmetic(op, a, args[0].constant, b, args[1].constant, out.real.data(), rows);
+  // Arithmetic of reals that is not done yet: `code` has a letter for each leaf, put on a stack, and operators for the two on top of it.
+  struct Chain {
+    std::vector<Value> leaves;
+    std::string code;
+    bool one() const { return leaves.size() == 1; }
+  };
+  static constexpr char kLeaf = 'v';
+
+  static Chain chain_of(Value value) {
+    Chain leaf{.leaves = {}, .code = std::string(1, kLeaf)};
+    leaf.leaves.push_back(std::move(value));
+    return leaf;
+  }
+
+  // Whole numbers and constants are computed at once.
+  Chain chain(const Node& node) const {
+    if (node.kind != Node::arithmetic) return chain_of(of(node));
+    Chain a = chain(*node.args[0]), b = chain(*node.args[1]);
+    for (const Chain* each : {&a, &b})
+      if (each->one()) expect_number(each->leaves[0], node.op);
+    const auto is_whole = [](const Chain& c) { return c.one() && !c.leaves[0].nothing && c.leaves[0].type() != Type::real; };
+    if (is_whole(a) && is_whole(b) && node.op != '/') return chain_of(whole_numbers(node.op, a.leaves[0], b.leaves[0]));
+    const bool constant = a.one() && b.one() && a.leaves[0].constant && b.leaves[0].constant;
+    for (Value& leaf : b.leaves) a.leaves.push_back(std::move(leaf));
+    a.code += b.code + node.op;
+    return constant ? chain_of(calculated(a)) : std::move(a);
+  }
+
+  Value whole_numbers(char op, const Value& a, const Value& b) const {
+    const bool first = a.type() == Type::time, second = b.type() == Type::time;
+    const bool time = op == '+' ? first != second : op == '-' && first && !second;
+    Value value{.own = Column(time ? Type::time : Type::integer), .constant = a.constant && b.constant};
+    const size_t rows = value.constant ? 1 : static_cast<size_t>(frame_.rows);
+    resize_large(value.own.whole, rows);
+    const int64_t *x = a.column().whole.data(), *y = b.column().whole.data();
+    if (rows > 0 && !arithmetic(op, x, a.constant, y, b.constant, value.own.whole.data(), rows))
+      fail("a result is no 64-bit integer", op == '%' ? "x % 0" : "an overflow", "real(x) to compute with reals");
+    spread_missing(a, rows, value.own);
+    spread_missing(b, rows, value.own);
+    return value;
+  }
+
+  Value calculated(Chain chain) const {
+    if (chain.one()) return std::move(chain.leaves[0]);
+    Value value{.own = Column(Type::real), .constant = true};
+    for (const Value& leaf : chain.leaves) value.constant = value.constant && leaf.constant;
+    const size_t rows = value.constant ? 1 : static_cast<size_t>(frame_.rows);
+    reserve_large(value.own.real, rows);
+    std::vector<Operand> stack;
+    for (size_t begin = 0; begin < rows; begin += kRowsAtOnce) {
+      const size_t count = std::min(kRowsAtOnce, rows - begin);
+      calculate(chain, begin, count, stack);
+      value.own.real.insert(value.own.real.end(), stack[0].values, stack[0].values + count);
     }
-    spread_missing(args, rows, out);
-    return out;
+    for (const Value& leaf : chain.leaves) spread_missing(leaf, rows, value.own);
+    return value;
+  }
+
+  static void calculate(const Chain& chain, size_t begin, size_t count, std::vector<Operand>& stack) {
+    size_t top = 0;
+    auto leaf = chain.leaves.begin();
+    for (const char op : chain.code) {
+      if (op != kLeaf) {
+        --top;
+        Operand &a = stack[top - 1], &b = stack[top];
+        std::vector<double>& to = a.memory[a.values == a.memory[0].data() ? 1 : 0];
+        to.resize(kRowsAtOnce);
+        arithmetic(op, a.values, a.constant, b.values, b.constant, to.data(), count);
+        a.values = to.data(), a.constant = false;
+        continue;
+      }
+      if (stack.size() == top) stack.emplace_back();
+      doubles(*leaf++, begin, count, stack[top++]);
+    }
   }
 
   // A constant text beside a time is one.
@@ -211,12 +279,15 @@ class Evaluation::Run {
       if (args[0].is_text() != args[1].is_text() || args[0].type() == Type::list || args[1].type() == Type::list)
         fail("values of these types are not compared", std::string(type_text(args[0].type())) + " and " + type_text(args[1].type()),
              "two numbers, two texts or two times: text(x), real(x) and time(x) convert");
-      std::vector<double> kept[2];
-      const double* const a = doubles(args[0], kept[0]);
-      const double* const b = doubles(args[1], kept[1]);
-      if (rows > 0) compare(op, a, args[0].constant, b, args[1].constant, out.whole.data(), rows);
+      Operand a, b;
+      for (size_t begin = 0; begin < rows; begin += kRowsAtOnce) {
+        const size_t count = std::min(kRowsAtOnce, rows - begin);
+        doubles(args[0], begin, count, a);
+        doubles(args[1], begin, count, b);
+        compare(op, a.values, a.constant, b.values, b.constant, out.whole.data() + begin, count);
+      }
     }
-    spread_missing(args, rows, out);
+    for (const Value& arg : args) spread_missing(arg, rows, out);
     return out;
   }
 
