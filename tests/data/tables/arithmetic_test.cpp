@@ -1,10 +1,13 @@
-// Formulas are computed some hundred rows at a time: over many rows they give what one row after the other gives.
+// Formulas are computed some hundred rows at a time: over many rows they give what one row after the other gives. And the first line of texts.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "src/core/warning.h"
 #include "src/data/table/expression/expression.h"
-#include "src/data/table/frame.h"
+#include "src/data/table/reading/table_file.h"
+#include "src/io/file.h"
+#include "tests/io/temporary.h"
 
 namespace perigee::tables {
 namespace {
@@ -71,6 +74,31 @@ TEST(Arithmetic, IsThatOfEachRow) {
                 .of(Frame{.schema = frame.schema, .columns = {Column(Type::real), Column(Type::real), Column(Type::integer)}})
                 .size(),
             0);
+}
+
+// As pandas has it; but where a word of the first line comes again in its column, the line is a row.
+TEST(TextsAlone, TheFirstLineNamesThem) {
+  const TemporaryFolder folder;
+  std::string warning;
+  const WarningHandler before = set_warning_handler([&](const std::string& text) { warning += text; });
+  const auto read = [&](const std::string& text, ReadOptions options = {}) {
+    warning.clear();
+    write_file(folder / "t.csv", as_bytes(text));
+    const Frame frame = TableFile(folder / "t.csv", std::move(options)).all();
+    return frame.schema.columns[0].name + " " + std::to_string(frame.rows);
+  };
+  EXPECT_EQ(read("name,city\nAda,Rome\nBob,Oslo\n"), "name 2");
+  EXPECT_EQ(warning,
+            folder / "t.csv" + ": all columns are texts: the first line is taken for their names; with header = false it is a row");
+  EXPECT_EQ(read("Ada,Rome\nBob,Oslo\nAda,Bern\n"), "c0 3");
+  EXPECT_EQ(warning, "");
+  EXPECT_EQ(read("name,age\nAda,36\n"), "name 1");
+  EXPECT_EQ(warning, "");
+  ReadOptions given;
+  given.dialect.header = false;
+  EXPECT_EQ(read("name,city\nAda,Rome\n", given), "c0 2");
+  EXPECT_EQ(warning, "");
+  set_warning_handler(before);
 }
 
 }  // namespace

@@ -195,21 +195,25 @@ void TableFile::look(const std::string& head) {
   if (!options_.dialect.trim) options_.dialect.trim = blanks_follow(text.substr(0, size_t{1} << 16), options_.dialect.delimiter);
   size_t first_end = 0;
   const std::vector<std::vector<std::string>> rows = first_rows(text, &first_end);
-  // A header has only words, and something below it that is none; or it has names that the schema knows.
+  // A header has only words, and below it something else, or none of them again in its column; or it has names that the schema knows.
   const size_t columns = rows[0].size();
   std::vector<Type> types(columns, Type::text);
   std::vector<std::string_view> values;
-  bool below = false, words = true, known = false;
+  bool below = false, words = true, known = false, again = false;
   for (size_t c = 0; c < columns; ++c) {
     values.clear();
     for (size_t r = 1; r < rows.size(); ++r)
       if (c < rows[r].size()) values.push_back(rows[r][c]);
     types[c] = narrowest(values, options_.dialect);
     below |= types[c] != Type::text;
+    again |= std::find(values.begin(), values.end(), rows[0][c]) != values.end();
     words &= !rows[0][c].empty() && !reads_as(Type::real, rows[0][c]) && !reads_as(Type::time, rows[0][c]);
     known |= options_.schema && options_.schema->find(rows[0][c]) >= 0;
   }
-  const bool header = options_.dialect.header.value_or(known || (words && below && rows.size() > 1));
+  const bool perhaps = !options_.schema && words && !below && !again && rows.size() > 1;
+  if (perhaps && !options_.dialect.header)
+    warn(path_ + ": all columns are texts: the first line is taken for their names; with header = false it is a row");
+  const bool header = options_.dialect.header.value_or(known || perhaps || (words && below && rows.size() > 1));
   options_.dialect.header = header;
   if (header) {
     skip_lines_ += std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(first_end), '\n');
