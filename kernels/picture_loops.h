@@ -9,11 +9,13 @@
 namespace perigee {
 
 // Which elements of a line each of `size` results takes, and how much of each: weights[i * stride + t] of element first[i] + t. Neither
-// `first` nor first + count falls.
+// `first` nor first + count falls. Weights that are a share of one may stand there in 1/32768 too, as `shares`: bytes are then resampled by
+// these, which is faster. The first element has what the others leave; a result has at most kMostShares.
 struct Taps {
   const int32_t* first = nullptr;
   const int32_t* count = nullptr;
   const float* weights = nullptr;
+  const int16_t* shares = nullptr;  // or null
   int64_t stride = 0, size = 0;
 };
 
@@ -28,8 +30,9 @@ struct ResampleCall {
   int64_t to_plane = 0, to_row = 0;
 };
 constexpr int64_t kResampleRows = 8;  // made at a time
+constexpr int32_t kMostShares = 64;
 inline int64_t resample_scratch(int64_t channels, int64_t from_columns, int64_t to_columns) {
-  return ((from_columns + 1) * channels + 8 + (to_columns + 8) * channels) * kResampleRows;
+  return ((from_columns + 1) * channels + 32 + (to_columns + 8) * channels) * kResampleRows;
 }
 
 // to(y, x) = from at ((m0 x + m1 y + m2) / d, (m3 x + m4 y + m5) / d), d = m6 x + m7 y + 1, in pixels; `fill` outside.

@@ -52,7 +52,8 @@ ImagePart decode_part(std::span<const std::byte> bytes, const std::string& where
 Bytes encode_png(const Picture& image, const std::string& where);
 
 // Planes of `height` x `width`, channel after channel, values times `scale`. Bilinear; when it shrinks, the mean over what a pixel covers, as
-// Pillow and torchvision (antialias) do it, but not rounded. Nothing outside the part counts.
+// Pillow and torchvision (antialias) do it, not rounded to levels (the shares are, to 1/32768, and each product to 1/128 of a level). Nothing
+// outside the part counts.
 void resize_image(const Picture& image, int64_t height, int64_t width, float scale, float* planes);
 void resize_part(const Picture& image, const ImagePart& part, int64_t height, int64_t width, float scale, float* planes, int64_t to_plane,
                  int64_t to_row);

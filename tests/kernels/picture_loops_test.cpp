@@ -55,8 +55,8 @@ TEST(PictureLoops, ResampleAsPlainLoops) {
         ResampleCall call{.from = of_bytes ? static_cast<const void*>(bytes.data()) : image.data(),
                           .row = width * c,
                           .channels = c,
-                          .rows = {row_first.data(), row_count.data(), row_weights.data(), 4, rows},
-                          .columns = {first.data(), count.data(), weights.data(), 4, to},
+                          .rows = {row_first.data(), row_count.data(), row_weights.data(), nullptr, 4, rows},
+                          .columns = {first.data(), count.data(), weights.data(), nullptr, 4, to},
                           .scale = .5f,
                           .mirrored = mirrored,
                           .scratch = scratch.data()};
@@ -80,6 +80,81 @@ TEST(PictureLoops, ResampleAsPlainLoops) {
   }
 }
 
+// Where shares are given, bytes are resampled with 16 bits: each tap is wrong by at most 1/256 of a level, and by its rounded share.
+TEST(PictureLoops, SharesGiveLevelsWithinAFiftieth) {
+  for (const auto& [c, width, to, height, rows] :
+       {std::array{3, 181, 53, 47, 35}, {1, 9, 31, 5, 17}, {3, 8, 16, 8, 8}, {2, 1, 3, 1, 2}, {4, 40, 16, 40, 16}}) {
+    std::vector<int32_t> first[2], count[2];
+    std::vector<float> weights[2];
+    std::vector<int16_t> shares[2];
+    for (int axis = 0; axis < 2; ++axis) {
+      const int from = axis == 0 ? width : height, n = axis == 0 ? to : rows;
+      const std::vector<float> drawn = noise(6 * n);
+      for (int i = 0; i < n; ++i) {
+        first[axis].push_back(i * from / n);
+        count[axis].push_back(std::min(1 + i % 6, from - first[axis].back()));
+        int left = 1 << 15;
+        float sum = 0;
+        for (int t = 0; t < count[axis].back(); ++t) sum += drawn[static_cast<size_t>(6 * i + t)];
+        for (int t = 0; t < 6; ++t) {
+          const bool last = t + 1 == count[axis].back(), there = t < count[axis].back();
+          const int share = !there ? 12345 : last ? left : int(drawn[static_cast<size_t>(6 * i + t)] / sum * (1 << 15));
+          if (there) left -= share;
+          shares[axis].push_back(static_cast<int16_t>(std::min(share, 32767)));
+          weights[axis].push_back(static_cast<float>(share) / (1 << 15));
+        }
+      }
+    }
+    std::vector<uint8_t> bytes;
+    for (const float value : noise(c * width * height)) bytes.push_back(static_cast<uint8_t>(value * 256));
+    std::vector<float> scratch(static_cast<size_t>(resample_scratch(c, width, to)));
+    for (const bool mirrored : {false, true}) {
+      ResampleCall call{.from = bytes.data(),
+                        .row = width * c,
+                        .channels = c,
+                        .rows = {first[1].data(), count[1].data(), weights[1].data(), shares[1].data(), 6, rows},
+                        .columns = {first[0].data(), count[0].data(), weights[0].data(), shares[0].data(), 6, to},
+                        .scale = .5f,
+                        .mirrored = mirrored,
+                        .scratch = scratch.data()};
+      call.to_plane = to * rows, call.to_row = to;
+      const std::vector<float> made = on_each(static_cast<size_t>(c * to * rows), [&](const PictureLoops& loops, float* out) {
+        call.to = out;
+        loops.resample_u8(call);
+      });
+      for (int k = 0; k < c; ++k)
+        for (int y = 0; y < rows; ++y)
+          for (int x = 0; x < to; ++x) {
+            double sum = 0;
+            for (int t = 0; t < count[1][size_t(y)]; ++t)
+              for (int u = 0; u < count[0][size_t(x)]; ++u)
+                sum += double(weights[1][size_t(y * 6 + t)]) * weights[0][size_t(x * 6 + u)] *
+                       bytes[size_t(((first[1][size_t(y)] + t) * width + first[0][size_t(x)] + u) * c + k)];
+            const float got = made[static_cast<size_t>((k * rows + y) * to + (mirrored ? to - 1 - x : x))];
+            ASSERT_NEAR(got * 2, sum, 12 / 256.) << x << " " << y << " " << k << " of " << c;
+            ASSERT_TRUE(got >= 0 && got * 2 <= 255) << got;
+          }
+    }
+  }
+}
+
+// One colour stays as it is, and rounded shares lead beyond no end: five of 26 / 128 make more than the step from 254 to 255.
+TEST(PictureLoops, SharesKeepColoursAndEnds) {
+  const std::vector<int32_t> zero(40, 0), counts(40, 6);
+  const std::vector<int16_t> fifths(240, 6554);
+  const std::vector<float> weights(240, .2f);
+  const Taps taps{zero.data(), counts.data(), weights.data(), fifths.data(), 6, 40};
+  std::vector<float> scratch(static_cast<size_t>(resample_scratch(1, 6, 40)));
+  for (const auto& [first, level, expected] : {std::array{0, 0, 0}, {255, 255, 255}, {100, 100, 100}, {254, 255, 255}, {1, 0, 0}}) {
+    std::vector<uint8_t> bytes(36, static_cast<uint8_t>(level));
+    for (size_t y = 0; y < 6; ++y) bytes[6 * y] = static_cast<uint8_t>(first);
+    ResampleCall call{.from = bytes.data(), .row = 6, .rows = taps, .columns = taps, .scale = 1, .scratch = scratch.data()};
+    call.to_plane = 1600, call.to_row = 40;
+    for (const float value : on_each(1600, [&](const PictureLoops&loops, float*out) { call.to = out, loops.resample_u8(call); }))
+      ASSERT_EQ(value, static_cast<float>(expected)) << first;
+  }
+}
+
 // Each result is one element: it comes out as it is, in its plane.
 TEST(PictureLoops, APartOfTheSameSizeIsOnlySpread) {
   constexpr int kWidth = 23, kHeight = 9, kTo = 19, kRows = 7, kLeft = 2, kTop = 1;
@@ -97,8 +172,8 @@ TEST(PictureLoops, APartOfTheSameSizeIsOnlySpread) {
         ResampleCall call{.from = of_bytes ? static_cast<const void*>(bytes.data()) : image.data(),
                           .row = kWidth * c,
                           .channels = c,
-                          .rows = {row_first.data(), one.data(), whole.data(), 1, kRows},
-                          .columns = {first.data(), one.data(), whole.data(), 1, kTo},
+                          .rows = {row_first.data(), one.data(), whole.data(), nullptr, 1, kRows},
+                          .columns = {first.data(), one.data(), whole.data(), nullptr, 1, kTo},
                           .scale = .3f,
                           .mirrored = mirrored};
         call.to_plane = kTo * kRows, call.to_row = kTo;

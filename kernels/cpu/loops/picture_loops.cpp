@@ -2,10 +2,10 @@
 #include "kernels/picture_loops.h"
 
 #include <cmath>
+#include <type_traits>
 
+#include "kernels/cpu/loops/resample_bytes.h"
 #include "kernels/registry.h"
-
-#pragma GCC diagnostic ignored "-Wpsabi"  // vectors go between functions of this file only
 
 namespace perigee {
 namespace {
@@ -104,6 +104,7 @@ constexpr int64_t kChunk = 512;  // elements of eight rows that stay in the firs
 template <class T>
 void resample(const ResampleCall& call) {
   if (are_same(call.rows) && are_same(call.columns)) return spread<T>(call);
+  if (std::is_same_v<T, uint8_t> && call.rows.shares != nullptr && call.columns.shares != nullptr) return resample_shares(call);
   const int64_t c = call.channels, width = call.columns.size, begin = call.columns.first[0];
   const int64_t end = call.columns.first[width - 1] + call.columns.count[width - 1], n = (end - begin) * c;
   float *lines = call.scratch, *turned = lines + (n + 8) * 8;

@@ -13,6 +13,7 @@ void ResampleTaps::reserve(int64_t to, int64_t most) {
   first_.resize(static_cast<size_t>(to));
   count_.resize(static_cast<size_t>(to));
   weights_.resize(static_cast<size_t>(to * most));
+  view_.shares = nullptr;
   view_.first = first_.data(), view_.count = count_.data(), view_.weights = weights_.data();
 }
 
@@ -39,7 +40,15 @@ const Taps& ResampleTaps::resize(double from, double length, int64_t whole, int6
     first_[static_cast<size_t>(i)] = static_cast<int32_t>(low);
     count_[static_cast<size_t>(i)] = count;
   }
+  share();
   return view_;
+}
+
+void ResampleTaps::share() {
+  if (*std::max_element(count_.begin(), count_.end()) > kMostShares) return;
+  whole_.resize(weights_.size());
+  for (size_t i = 0; i < weights_.size(); ++i) whole_[i] = static_cast<int16_t>(std::min(32767l, std::lround(weights_[i] * 32768)));
+  view_.shares = whole_.data();
 }
 
 // Values beyond an end are those mirrored at it.

@@ -17,9 +17,11 @@ class ResampleTaps {
 
  private:
   void reserve(int64_t to, int64_t most);
+  void share();
 
   std::vector<int32_t> first_, count_;
   std::vector<float> weights_;
+  std::vector<int16_t> whole_;  // weights in 1/32768
   std::vector<double> shares_;
   Taps view_;
 };
