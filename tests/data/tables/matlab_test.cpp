@@ -128,6 +128,28 @@ std::string mat(const std::string& elements) {
 std::string mat_of(const std::string& matrix) { return mat(element(14, matrix)); }
 std::string sizes(uint32_t rows, uint32_t columns) { return number(rows) + number(columns); }
 
+// Version 7.3, as h5py writes what MATLAB would, packed by zlib: X (3 x 2), y (3 x 1, int32), z (1 x 3, int16), n (1 x 1), and a cell's #refs#/a.
+constexpr const char* kNewest =
+    "78daf3750cf171745230d73356f0750cd14dcbcc49d55108c8492c49cb2fcab55270f7f18b703433611805c3113079fa767ab8b8f172497181f9"
+    "1c1c0c2c0c02503908f51f0a1824d0f8509000a519a17407945ec104136704cb41b5330842cd47571712e4ea0a52fd1f0dc0ec316081d012a3b1"
+    "36228187ab6300888e80a507287d8209551d4cbe124a5741e93c28ad5c949a56ac8c48af1a04ec65646085a86584f1213a18991891b309033303"
+    "03563e3330c582540a2ad8337080451c184cb8194cfe4315b0024541f24c4c100339a0299c9911aa1cee5318a818d07808f6f3770185092cdc66"
+    "b0a3e67f052108ed2002a13960e2ccf8cd55803104f0ab834957b0e257072b273ad806677a2694ae18d1d2112346ba12008b0900039805290471"
+    "a727036854f0a0b9a461488407ae7060c4121e4c4829057778d840c3836d908607f67a133d7f5107fcb087e65607082d02a5190e40731d942fe1"
+    "c00ecdd39cd0b0879577701da360148c8251300a46c12818f480d876282e9afcfe8d13076a0f6170f46f880d0f76b47060a7383cbca0016131a8"
+    "c283d0b8cc0e11ecb1380a46e6b80cac7f9e80d63f4944cb2f1e541987800f923008088ec6053900005f35645b";
+
+TEST(Matlab, TurnsTheArraysOfVersion73) {
+  const Bytes bytes = inflate_zlib(as_bytes(unhex(kNewest)), "test", 1 << 16);
+  const Frame frame = all_of(std::string(as_text(bytes)));
+  std::string columns;
+  for (const ColumnSpec& spec : frame.schema.columns) columns += spec.name + ":" + type_text(spec.type) + " ";
+  EXPECT_EQ(columns, "X[0]:real X[1]:real y:integer z:integer ");
+  ASSERT_EQ(frame.rows, 3);
+  EXPECT_EQ(mat_row(frame, 0) + " " + mat_row(frame, 1) + " " + mat_row(frame, 2), "1.5|-2|7|1 3|4|8|0 5|6|9|2");
+  EXPECT_EQ(all_of(std::string(as_text(bytes)), "n").columns[0].real[0], 5);
+}
+
 TEST(Matlab, UsualOddities) {
   const std::string three = element(2, "abc");
   const auto matrix = [](const std::string& content) { return element(14, content); };

@@ -18,11 +18,27 @@ struct Source {
   size_t offset = 0;   // in a row's bytes
   uint64_t count = 1;  // numbers of a list
   std::string refusal = {};
+  size_t row_bytes = 0, item_bytes = 0;  // from one row, or number of a list, to the next
 };
+
+// MATLAB's arrays lie column by column: the first axis of the file is the last one there.
+struct Shape {
+  uint64_t rows = 0, columns = 0;
+};
+Shape shape_of(const hdf5::DataSet& set, bool turned) {
+  if (!turned || set.shape.empty()) return {set.rows(), set.row_elements()};
+  Shape shape{set.shape.back(), 1};
+  for (size_t a = 0; a + 1 < set.shape.size(); ++a) shape.columns *= set.shape[a];
+  if (shape.rows == 1) std::swap(shape.rows, shape.columns);  // a vector may lie or stand
+  return shape;
+}
 
 class Hdf5File : public ColumnarFile {
  public:
-  explicit Hdf5File(const ColumnarInput& input) : file_(input.name, input.content, input.owner), bytes_(input.content.size()) {
+  explicit Hdf5File(const ColumnarInput& input)
+      : file_(input.name, input.content, input.owner),
+        bytes_(input.content.size()),
+        turned_(as_text(input.content).starts_with("MATLAB 7.3 MAT-file")) {
     choose(input.part);
     uint64_t rows_of_chunk = 1;
     for (const Source& source : sources_)
@@ -30,7 +46,8 @@ class Hdf5File : public ColumnarFile {
     // Whole chunks of the file, so that none is unpacked twice, unless they are very long.
     const auto usual = static_cast<uint64_t>(chunk_rows(sources_.size()));
     const uint64_t most = std::max<uint64_t>((uint64_t{1} << 20) / std::max<size_t>(sources_.size(), 1), 1);
-    chunk_ = usual > rows_of_chunk ? usual / rows_of_chunk * rows_of_chunk : rows_of_chunk <= most ? rows_of_chunk : usual;
+    if (turned_) chunk_ = rows_;
+    else chunk_ = usual > rows_of_chunk ? usual / rows_of_chunk * rows_of_chunk : rows_of_chunk <= most ? rows_of_chunk : usual;
   }
 
   const TableSchema& schema() const override { return schema_; }
@@ -44,7 +61,8 @@ class Hdf5File : public ColumnarFile {
     Bytes bytes;
     for (const size_t c : columns) {
       const Source& source = sources_[c];
-      if (source.set != now) bytes = file_.read(*source.set, first, rows), now = source.set;
+      if (source.set != now) bytes = turned_ ? file_.read(*source.set, 0, source.set->rows()) : file_.read(*source.set, first, rows);
+      now = source.set;
       frame.schema.columns.push_back(schema_.columns[c]);
       frame.columns.push_back(column(source, schema_.columns[c].type, bytes, first, rows));
     }
@@ -70,15 +88,25 @@ class Hdf5File : public ColumnarFile {
 
   void choose(const std::string& part) {
     bool any = false, first = true;
+    std::vector<const hdf5::DataSet*> sets;
+    uint64_t most = 0;
     for (const hdf5::DataSet& set : file_.sets()) {
       const bool itself = set.path == part, inside = part.empty() || set.path.starts_with(part + "/");
       if ((!itself && !inside) || (set.shape.empty() && !itself)) continue;
+      if (turned_ && set.path.starts_with("#")) continue;  // what cells and objects refer to
+      sets.push_back(&set);
+      most = std::max(most, shape_of(set, turned_).rows);
+    }
+    for (const hdf5::DataSet* set : sets) {
+      const bool itself = set->path == part;
+      const uint64_t rows = shape_of(*set, turned_).rows;
+      if (turned_ && rows <= 1 && rows < most) continue;  // a number beside arrays says something of them
       any = true;
-      if (first) rows_ = set.rows();
+      if (first) rows_ = rows;
       first = false;
-      if (set.rows() != rows_) fail("the data sets have different numbers of rows", known(), "data sets of one table");
-      std::string name = itself ? set.path.substr(set.path.rfind('/') + 1) : set.path.substr(part.empty() ? 0 : part.size() + 1);
-      add_set(set, name);
+      if (rows != rows_) fail("the data sets have different numbers of rows", known(), "data sets of one table");
+      std::string name = itself ? set->path.substr(set->path.rfind('/') + 1) : set->path.substr(part.empty() ? 0 : part.size() + 1);
+      add_set(*set, name);
     }
     if (!any)
       fail(part.empty() ? "the HDF5 file has no data set with rows" : "the HDF5 file has no such data set or group",
@@ -98,7 +126,9 @@ class Hdf5File : public ColumnarFile {
       }
       return;
     }
-    Source source{.set = &set, .type = &set.type, .count = set.row_elements(), .refusal = set.refusal};
+    Source source{.set = &set, .type = &set.type, .count = shape_of(set, turned_).columns, .refusal = set.refusal};
+    if (turned_ && source.refusal.empty() && set.type.size * source.count * rows_ > (uint64_t{16} << 20) + 32 * bytes_)
+      source.refusal = "it is an array of MATLAB that is far larger than its file";
     if (set.type.kind == Kind::array) source.type = &set.type.members[0].type, source.count *= set.type.count;
     if (set.type.kind == Kind::compound && source.refusal.empty()) source.refusal = "it has several compounds in a row";
     const bool number = source.type->kind == Kind::whole || source.type->kind == Kind::real;
@@ -108,11 +138,14 @@ class Hdf5File : public ColumnarFile {
       return add(name, source);
     const uint64_t count = source.count;
     source.count = 1;
-    for (uint64_t i = 0; i < count; ++i, source.offset += source.type->size) add(name + "[" + std::to_string(i) + "]", source);
+    for (uint64_t i = 0; i < count; ++i, source.offset += source.type->size * (turned_ ? rows_ : 1))
+      add(name + "[" + std::to_string(i) + "]", source);
   }
 
-  void add(const std::string& name, const Source& source) {
+  void add(const std::string& name, Source source) {
     using Kind = hdf5::Type::Kind;
+    source.row_bytes = turned_ ? source.set->type.size : source.set->row_elements() * source.set->type.size;
+    source.item_bytes = turned_ ? source.set->type.size * rows_ : source.type->size;
     if (schema_.columns.size() >= kMostHdf5FileColumns) fail("the data sets make too many columns", known());
     std::string unique = name;
     while (std::any_of(sources_.begin(), sources_.end(), [&](const Source& other) { return other.set != source.set; }) &&
@@ -132,13 +165,12 @@ class Hdf5File : public ColumnarFile {
     using Kind = hdf5::Type::Kind;
     Column column(type);
     column.reserve(static_cast<int64_t>(rows));
-    const size_t stride = source.set->row_elements() * source.set->type.size;
     hdf5::File::Texts texts(file_);
     for (uint64_t r = 0; r < rows; ++r) {
-      const std::byte* at = bytes.data() + r * stride + source.offset;
+      const std::byte* at = bytes.data() + r * source.row_bytes + source.offset;
       if (type == Type::real) column.real.push_back(real_of(*source.type, at));
       else if (type == Type::list) {
-        for (uint64_t i = 0; i < source.count; ++i) column.items.push_back(real_of(*source.type, at + i * source.type->size));
+        for (uint64_t i = 0; i < source.count; ++i) column.items.push_back(real_of(*source.type, at + i * source.item_bytes));
         column.ends.push_back(column.items.size());
       } else if (type == Type::text) {
         column.add_text(source.type->kind == Kind::any_text ? texts.at(at) : text_of(*source.type, at));
@@ -158,6 +190,7 @@ class Hdf5File : public ColumnarFile {
 
   hdf5::File file_;
   uint64_t bytes_;
+  bool turned_;
   TableSchema schema_;
   std::vector<Source> sources_;
   uint64_t rows_ = 0, chunk_ = 1;
