@@ -189,11 +189,10 @@ class Reader {
     if (kind == 2 && array.rows == 1 && array.columns == 1) return add_fields(parts, array.name, packed, depth);
     if (kind == 1) add_cells(array, parts, packed);
     else if (kind == 4) add_letters(array, parts);
-    else if (kind >= 6 && (word & 0x800) == 0) add_numbers(array, parts, kind <= 7);
-    else
-      array.refusal = kind == 2 || kind == 3 ? "a list of structures or objects"
-                      : kind == 5            ? "a sparse matrix: full(x) makes it a full one"
-                                             : "complex numbers";
+    else if (kind == 2 || kind == 3) array.refusal = "a list of structures or objects";
+    else if ((word & 0x800) != 0) array.refusal = "complex numbers";
+    else if (kind == 5) add_sparse(array, parts);
+    else add_numbers(array, parts, kind <= 7);
     out_.arrays.push_back(std::move(array));
   }
 
@@ -227,6 +226,42 @@ class Reader {
     array.values = values.data;
     if (array.stored == uint64)  // what no integer here can be is read as a real number
       for (int64_t i = 0; i < count && !array.real; ++i) array.real = value_at<uint64_t>(array, out_.swapped, i) > uint64_t{INT64_MAX};
+  }
+
+  // The rows of its numbers, where those of each column begin, and the numbers. It becomes a full one.
+  void add_sparse(Array& array, Elements& parts) {
+    const Element rows = parts.next(), begins = parts.next(), values = parts.next();
+    const size_t width = width_of(values.type);
+    const Array at{.stored = int32, .values = rows.data}, from{.stored = int32, .values = begins.data};
+    const Array numbers{.stored = values.type, .values = values.data};
+    const auto count = static_cast<int64_t>(width == 0 ? 0 : std::min(values.data.size() / width, rows.data.size() / 4));
+    int64_t bytes = 0;
+    if (width == 0 || array.columns >= static_cast<int64_t>(begins.data.size() / 4)) parts.fail("a sparse array has no places");
+    if (__builtin_mul_overflow(array.rows, array.columns, &bytes) || __builtin_mul_overflow(bytes, 8, &bytes) ||
+        static_cast<uint64_t>(bytes) > left_)
+      return void(array.refusal = "a sparse matrix that is far larger than its file");
+    take(static_cast<uint64_t>(bytes), parts);
+    std::vector<double> full(static_cast<size_t>(bytes / 8));
+    for (int64_t c = 0; c < array.columns; ++c) {
+      const auto first = value_at<int64_t>(from, out_.swapped, c), end = value_at<int64_t>(from, out_.swapped, c + 1);
+      if (first < 0 || first > end || end > count) parts.fail("a sparse array has impossible places");
+      for (int64_t i = first; i < end; ++i) {
+        const auto row = value_at<int64_t>(at, out_.swapped, i);
+        if (row < 0 || row >= array.rows) parts.fail("a sparse array has impossible places");
+        full[static_cast<size_t>(c * array.rows + row)] = value_at<double>(numbers, out_.swapped, i);
+      }
+    }
+    keep(array, full);
+  }
+
+  // As doubles of this machine, in the order of bytes that the file has.
+  void keep(Array& array, const std::vector<double>& values) {
+    Bytes& bytes = out_.unpacked.emplace_back(values.size() * 8);
+    for (size_t i = 0; i < values.size(); ++i) {
+      std::memcpy(bytes.data() + 8 * i, &values[i], 8);
+      if (out_.swapped) std::reverse(bytes.data() + 8 * i, bytes.data() + 8 * i + 8);
+    }
+    array.kind = Array::Kind::numbers, array.real = true, array.stored = real64, array.values = bytes;
   }
 
   // Letters in rows, which blanks fill up.
@@ -316,6 +351,54 @@ class Reader {
 };
 
 }  // namespace
+
+// Version 4: before each array stand five numbers - its type, its sizes, whether it has imaginary parts, the length of its name.
+Content read_content_4(const ColumnarInput& input) {
+  constexpr uint32_t kStored[] = {real64, single, int32, int16, uint16, uint8};
+  Content out;
+  out.swapped = loaded<uint32_t>(input.content.data(), false) > 5000;
+  uint64_t left = (uint64_t{16} << 20) + 32 * uint64_t{input.content.size()};
+  for (size_t at = 0; at < input.content.size();) {
+    const auto fail = [&](const char* what) {
+      throw Error(
+          ErrorKind::data,
+          {.where = input.name, .what = what, .got = "offset " + std::to_string(at), .expected = "a whole MATLAB file of version 4"});
+    };
+    if (input.content.size() - at < 20) fail("the file ends within an array");
+    uint32_t head[5];
+    for (size_t i = 0; i < 5; ++i) head[i] = loaded<uint32_t>(input.content.data() + at + 4 * i, out.swapped);
+    const uint32_t stored = head[0] / 10 % 10, kind = head[0] % 10;
+    if (head[0] / 1000 > 1 || head[0] / 100 % 10 != 0 || stored > 5 || kind > 2) fail("an array has an unknown type");
+    const uint64_t width = width_of(kStored[stored]), values = uint64_t{head[1]} * head[2], rest = input.content.size() - at - 20;
+    if (head[4] > kLongestName || head[4] > rest || head[1] > INT32_MAX || head[2] > INT32_MAX) fail("an array has an impossible size");
+    if (values > (rest - head[4]) / (width * (head[3] != 0 ? 2 : 1))) fail("the file ends within an array");
+    const std::string_view name = as_text(input.content.subspan(at + 20, head[4]));
+    Array array{.name = std::string(name.substr(0, name.find('\0'))), .rows = head[1], .columns = head[2]};
+    array.stored = kStored[stored], array.real = stored < 2;
+    array.values = input.content.subspan(at + 20 + head[4], values * width);
+    if (head[3] != 0) array.refusal = "complex numbers";
+    else if (kind == 2) array.refusal = "a sparse matrix of version 4: full(x) makes it a full one";
+    else array.kind = kind == 1 ? Array::Kind::texts : Array::Kind::numbers;
+    if (array.kind == Array::Kind::texts) {
+      if (head[1] > left / sizeof(std::string) || values > left / 4) fail("an array of letters has far too many rows");
+      left -= head[1] * sizeof(std::string) + values;
+      for (uint64_t r = 0; r < head[1]; ++r) {
+        std::string& text = array.texts.emplace_back();
+        for (uint64_t c = 0; c < head[2]; ++c) {
+          const auto code = value_at<int64_t>(array, out.swapped, static_cast<int64_t>(c * head[1] + r));
+          append_utf8(code >= 0 && code < 0x110000 ? static_cast<uint32_t>(code) : 0xfffd, text);
+        }
+        text.erase(text.find_last_not_of(' ') + 1);
+      }
+      array.columns = 1;
+    }
+    at += 20 + head[4] + values * width * (head[3] != 0 ? 2 : 1);
+    if (out.arrays.size() > kMostArrays || sizeof(Array) + name.size() > left) fail("the file has too many arrays");
+    left -= sizeof(Array) + name.size();
+    out.arrays.push_back(std::move(array));
+  }
+  return out;
+}
 
 double number_at(const Array& array, bool swapped, int64_t at) { return value_at<double>(array, swapped, at); }
 int64_t whole_at(const Array& array, bool swapped, int64_t at) { return value_at<int64_t>(array, swapped, at); }

@@ -31,6 +31,7 @@ struct Content {
 };
 // Error(data) with the offset.
 Content read_content(const ColumnarInput& input);
+Content read_content_4(const ColumnarInput& input);  // of version 4
 // The same of a matrix as text: one array. Error(data) with line and column.
 Content read_text_matrix(const ColumnarInput& input);
 

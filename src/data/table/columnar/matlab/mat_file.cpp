@@ -6,12 +6,21 @@
 namespace perigee::tables::matlab {
 namespace {
 
+// No text begins with bytes of 0 or with such small ones.
+bool begins_as_mat_4(std::string_view head) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(head[i]); };
+  return head.size() >= 20 && ((byte(0) < 60 && byte(1) == 0 && byte(2) == 0 && byte(3) == 0) ||
+                               (byte(0) == 0 && byte(1) == 0 && (byte(2) << 8 | byte(3)) - 1000u < 60));
+}
+
 class MatFile : public ColumnarFile {
  public:
   explicit MatFile(const ColumnarInput& input)
       : name_(input.name),
         owner_(input.owner),
-        content_(begins_as_mat(as_text(input.content)) ? read_content(input) : read_text_matrix(input)) {
+        content_(begins_as_mat(as_text(input.content))     ? read_content(input)
+                 : begins_as_mat_4(as_text(input.content)) ? read_content_4(input)
+                                                           : read_text_matrix(input)) {
     for (Array& array : content_.arrays)  // a vector may lie or stand
       if (array.rows == 1 && array.kind == Array::Kind::numbers) array.rows = array.columns, array.columns = 1;
     int64_t most = 0;
