@@ -241,9 +241,28 @@ TEST(Images, BmpOfEveryKind) {
   EXPECT_EQ(red(file), "3121303120");
   for (size_t n = 18; n < file.size(); ++n)
     EXPECT_NE(image_refusal(as_bytes(file).first(n)).find("the BMP is damaged: it is cut short"), std::string::npos) << n;
-  EXPECT_NE(image_refusal(as_bytes(bmp_of(8, 2, 1, four, ""))).find("run-length coded"), std::string::npos);
   EXPECT_NE(image_refusal(as_bytes(bmp_of(7, 2, 0, four, ""))).find("unknown size"), std::string::npos);
   EXPECT_NE(image_refusal(as_bytes(bmp_of(8, 2, 3, four, ""))).find("unknown kind"), std::string::npos);
+}
+
+// Runs, pixels in turns, single pixels, the end of a row and a jump; the lowest row is first. As Pillow reads them.
+TEST(Images, BmpInRuns) {
+  const std::string four = number(0, 4) + number(0xffffff, 4) + number(0x550000, 4) + number(0xaa0000, 4);
+  const auto red = [&](int bits, uint32_t coding, const std::string& runs) {
+    const Picture image = decoded(as_bytes(bmp_of(bits, 2, coding, four + std::string(bits == 8 ? 1008 : 48, '\0'), runs)));
+    std::string rows;
+    for (size_t i = 0; i < 10; ++i) rows += static_cast<char>('0' + std::to_integer<int>(image.pixels[3 * i]) / 85);
+    return rows;
+  };
+  EXPECT_EQ(red(8, 1, "\2\1\0\3\3\2\1\0\0\0\1\3\0\2\2\0\1\1\0\1"s), "2003033213");
+  EXPECT_EQ(red(4, 2, "\5\x12\0\0\0\5\x32\x10\x30\0\0\1"s), "2130231313");
+  const auto refused = [&](const std::string& runs) {
+    return image_refusal(as_bytes(bmp_of(4, 2, 2, four + std::string(48, '\0'), runs)));
+  };
+  EXPECT_NE(refused("\6\x12\0\1"s).find("the BMP is damaged: a run leads out of it"), std::string::npos);
+  EXPECT_NE(refused("\0\2\0\2\1\x12\0\1"s).find("a run leads out of it"), std::string::npos);
+  EXPECT_NE(refused("\5\x12"s).find("it is cut short"), std::string::npos);
+  EXPECT_NE(image_refusal(as_bytes(bmp_of(8, 2, 2, four, ""))).find("unknown kind"), std::string::npos);
 }
 
 // Where EXIF says that the first row and column are to be seen (JEITA CP-3451, tag 274).

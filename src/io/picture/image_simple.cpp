@@ -46,7 +46,7 @@ uint8_t masked(uint32_t value, uint32_t mask) {
 struct BmpHeader {
   int64_t width, height;
   uint32_t bits, size, pixels;
-  bool old, down;
+  bool old, down, runs;
   uint32_t masks[3];
 };
 
@@ -62,14 +62,43 @@ BmpHeader bmp_header(const ImageSimpleReader& file) {
   if (header.down) header.height = -header.height;
   header.bits = file.number(header.old ? 24 : 28, 2);
   const uint32_t coding = header.old ? 0 : file.number(30, 4);
-  if (coding == 1 || coding == 2) image_fails(file.where, "the BMP is run-length coded, which is not read: save it as PNG");
+  header.runs = (coding == 1 && header.bits == 8) || (coding == 2 && header.bits == 4);
   const bool given = coding == 3 || coding == 6;
   if (!std::has_single_bit(header.bits) && header.bits != 24) file.damaged("its pixels have an unknown size");
-  if (header.bits > 32 || header.bits == 2 || (coding != 0 && !(given && header.bits >= 16)))
+  if (header.bits > 32 || header.bits == 2 || (coding != 0 && !header.runs && !(given && header.bits >= 16)))
     file.damaged("its pixels are of an unknown kind");
   for (size_t c = 0; c < 3; ++c)
     header.masks[c] = given ? file.number(54 + 4 * c, 4) : header.bits == 16 ? 0x7c00u >> (5 * c) : 0xff0000u >> (8 * c);
   return header;
+}
+
+// Runs of one colour, or of two in turns, and single pixels: `pixel(x, y, colour)`, rows from below. No pixel: the first colour.
+template <class Pixel>
+void unpack_runs(const ImageSimpleReader& file, const BmpHeader& header, Pixel&& pixel) {
+  size_t at = header.pixels;
+  int64_t x = 0, y = 0;
+  const bool half = header.bits == 4;
+  const auto put = [&](uint32_t value, int64_t i) {
+    if (x >= header.width || y >= header.height) file.damaged("a run leads out of it");
+    pixel(x++, y, half ? value >> (i % 2 == 0 ? 4 : 0) & 15 : value);
+  };
+  for (;;) {
+    const uint32_t count = file.number(at, 1), value = file.number(at + 1, 1);
+    at += 2;
+    if (count > 0) {
+      for (int64_t i = 0; i < count; ++i) put(value, i);
+    } else if (value == 0) {
+      x = 0, ++y;
+    } else if (value == 1) {
+      return;
+    } else if (value == 2) {
+      x += file.number(at, 1), y += file.number(at + 1, 1);
+      at += 2;
+    } else {
+      for (int64_t i = 0; i < value; ++i) put(file.number(at + static_cast<size_t>(half ? i / 2 : i), 1), i);
+      at += ((half ? (value + 1) / 2 : value) + 1) / 2 * 2;
+    }
+  }
 }
 
 struct GifFrame {
@@ -155,6 +184,12 @@ void decode_bmp(std::span<const std::byte> bytes, const std::string& where, Pict
       const uint32_t bgr = file.number(start + each * i, 3);
       colours[i] = {static_cast<uint8_t>(bgr >> 16), static_cast<uint8_t>(bgr >> 8), static_cast<uint8_t>(bgr)};
     }
+  }
+  if (header.runs) {
+    for (int64_t i = 0; i < header.width * header.height; ++i) put_image_simple(image, i, colours[0]);
+    return unpack_runs(file, header, [&](int64_t x, int64_t y, uint32_t colour) {
+      put_image_simple(image, (header.height - 1 - y) * header.width + x, colours[colour]);
+    });
   }
   const size_t row = static_cast<size_t>((header.width * header.bits + 31) / 32 * 4);
   for (int64_t y = 0; y < header.height; ++y) {
