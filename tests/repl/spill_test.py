@@ -71,6 +71,10 @@ CASES = {
     "align, few rows to a piece": [{"align": "wide.csv", "by": "when"}, {"drop": ["note"]}],
     "align, few rows to a piece, next": [{"align": "wide.csv", "by": "when", "match": "next"}, {"drop": ["note"]}],
     "align, few rows to a piece, nearest": [{"align": "wide.csv", "by": "when", "on": ["color"], "match": "nearest"}, {"drop": ["note"]}],
+    # 16 and 289 meet in one part of the keys on two levels, which are then not cut again but sorted by time; 289 is there in the first days alone.
+    "align, keys that a piece lacks": [{"derive": {"pair": "if(id % 3 = 0, 289, 16)"}}, {"align": "pairs.csv", "by": "when", "on": ["pair"]}, {"drop": ["note"]}],
+    "align, keys that a piece lacks, nearest": [{"derive": {"pair": "if(id % 3 = 0, 289, 16)"}},
+                                                {"align": "pairs.csv", "by": "when", "on": ["pair"], "match": "nearest"}, {"drop": ["note"]}],
     "midpoint": [{"derive": {"at": "concat(',', x % 90, id % 180)"}}, {"filter": "not is_missing(x) and not is_infinite(x)"}, {"group": ["color"], "midpoint": ["at"]}],
     "several": [{"filter": "x > 0"}, {"sort": ["text"]}, {"derive": {"z": "x * 2 + id"}}, {"group": ["text"], "sum": ["z"], "first": ["id"]}, {"sort": ["sum(z)"]},
                 {"rank": ["first(id)"]}],
@@ -110,6 +114,12 @@ def test_the_same_bytes():
         draw = random.Random(8)
         file.writelines(f"2020-01-{draw.randrange(1, 29):02d} {draw.randrange(24):02d}:{draw.randrange(60):02d}:00,{draw.choice(['red', 'blue'])},"
                         f"{i},{str(i) * 300}\n" for i in range(1500))
+    with open("pairs.csv", "w") as file:
+        file.write("when,pair,y,note\n")
+        draw = random.Random(9)
+        days = [draw.randrange(1, 29) for _ in range(1500)]
+        file.writelines(f"2020-01-{day:02d} {draw.randrange(24):02d}:{draw.randrange(60):02d}:00,{289 if day < 5 and i % 3 == 0 else 16},{i},{str(i) * 300}\n"
+                        for i, day in enumerate(days))
     pathlib.Path("small.csv").write_text("color,z\nblue,1\npink,2\nred,3\n")
     for name, steps in CASES.items():
         results = {}
