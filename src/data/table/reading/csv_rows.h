@@ -11,6 +11,12 @@ namespace perigee::tables {
 
 inline bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
+inline std::string_view without_blanks(std::string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
 // The bytes of `text` that are whole rows, up to its last line break outside quotes; 0: there is none.
 size_t whole_rows(std::string_view text, char quote);
 

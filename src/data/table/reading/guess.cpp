@@ -8,12 +8,6 @@
 namespace perigee::tables {
 namespace {
 
-std::string_view without_blanks(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
 bool is_missing_text(std::string_view text, const Dialect& dialect) {
   return std::find(dialect.missing.begin(), dialect.missing.end(), without_blanks(text)) != dialect.missing.end();
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/core/error.h"
+#include "src/data/table/reading/csv_rows.h"
 
 namespace perigee::tables {
 
@@ -66,11 +67,5 @@ class RowChunks {
   int64_t most_;
   std::vector<RowsOfText> list_;
 };
-
-inline std::string_view without_blanks(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
 
 }  // namespace perigee::tables
