@@ -52,6 +52,15 @@ const Pcre2& pcre2() {
 
 PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
+// The bytes at the head of `rest` whose `]` ends no brackets: [:alpha:] inside of them, and [] or [^] with which they begin; or 0.
+size_t literal_of_brackets(std::string_view rest, bool bracket) {
+  if (bracket) {
+    const size_t end = rest.starts_with("[:") ? rest.find(":]") : rest.npos;
+    return end == rest.npos ? 0 : end + 2;
+  }
+  return rest.starts_with("[]") ? 2 : rest.starts_with("[^]") ? 3 : 0;
+}
+
 // Hugging Face's expressions are Oniguruma's, where \w also takes marks, such as the vowels of many scripts; PCRE2's does not before 10.43.
 // \W inside of brackets cannot be written out, and stays.
 std::string with_words_of_oniguruma(std::string_view pattern) {
@@ -61,7 +70,11 @@ std::string with_words_of_oniguruma(std::string_view pattern) {
   bool bracket = false;
   for (size_t i = 0; i < pattern.size(); ++i) {
     const char c = pattern[i], next = i + 1 < pattern.size() ? pattern[i + 1] : '\0';
-    if (c == '\\' && (next == 'w' || (next == 'W' && !bracket))) {
+    if (const size_t literal = literal_of_brackets(pattern.substr(i), bracket)) {
+      written += pattern.substr(i, literal);
+      i += literal - 1;
+      bracket = true;
+    } else if (c == '\\' && (next == 'w' || (next == 'W' && !bracket))) {
       if (bracket) written += kWord;
       else written.append(next == 'w' ? "[" : "[^").append(kWord).append("]");
       ++i;
