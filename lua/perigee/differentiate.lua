@@ -5,6 +5,7 @@ local ffi = require "ffi"
 local native = require("perigee.native").tensor
 local list = require("perigee.native").list
 local tensor = require "perigee.tensor"
+local forbid_all = require "perigee.trace_forbidden"
 local trace = require "perigee.trace"
 local where = require "perigee.where"
 
@@ -241,7 +242,7 @@ local function record(f, arguments, count, static, options)
   serials = serials + 1
   current = { serial = serials, recorder = done(native.recorder()), types = {}, masks = {} }
   tensor.recording = true
-  local restore = trace.forbid_all()
+  local restore = forbid_all()
   local recording = { masks = current.masks }
   local ok, message = pcall(function()
     local symbols, donated, leaves = {}, {}, 0
