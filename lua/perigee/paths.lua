@@ -41,14 +41,14 @@ local function note_of(value, doc)
   return #text > longest_note and text:sub(1, longest_note - 3) .. "..." or text
 end
 
--- "network.layers.conv1" and "network.layers.0" are the same.
+-- "network.layers.conv1" and "network.layers.1" are the same.
 local function elements(list, path)
   local found, names = {}, {}
   local is_layers = path[1] == "network" and (#path == 1 or path[#path] == "layers")
   if is_layers then names = layers.names(list) end
   for index, value in ipairs(list) do
     if type(value) == "string" and is_layers then value = { type = value } end
-    found[#found + 1] = { key = tostring(index - 1), value = value }
+    found[#found + 1] = { key = tostring(index), value = value }
     local name = names[index] or (type(value) == "table" and type(value.name) == "string" and value.name)
     if name then found[#found + 1] = { key = name, value = value } end
   end

@@ -155,7 +155,7 @@ bool is_arrays_source(const Json& description) {
 template <class J>
 void visit_sources(J& data, const std::string& where, const std::function<void(J&, const std::string&)>& visit) {
   if (data.is_array()) {
-    for (size_t i = 0; i < data.as_array().size(); ++i) visit_sources(data.as_array()[i], where + "[" + std::to_string(i) + "]", visit);
+    for (size_t i = 0; i < data.as_array().size(); ++i) visit_sources(data.as_array()[i], where + "[" + std::to_string(i + 1) + "]", visit);
   } else if (data.is_object()) {
     if (is_arrays_source(data)) return visit(data, where);
     for (auto& [key, value] : data.as_object()) visit_sources(value, where + "." + key, visit);

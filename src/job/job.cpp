@@ -109,9 +109,13 @@ bool is_option_of_type(const Json& object, const std::string& key) {
               {.where = path, .what = "there is no '" + key + "' here", .expected = names.empty() ? "" : "one of " + names, .hint = hint});
 }
 
+// Messages write network.layers[1], so that it is the same as network.layers.1.
 std::vector<std::string> split(const std::string& path) {
+  std::string dotted;
+  for (const char c : path)
+    if (c != ']') dotted += c == '[' ? '.' : c;
   std::vector<std::string> parts;
-  std::stringstream stream(path);
+  std::stringstream stream(dotted);
   for (std::string part; std::getline(stream, part, '.');) parts.push_back(part);
   return parts;
 }
@@ -135,14 +139,14 @@ Json& step_into(Json& at, const std::string& path, const std::vector<std::string
   if (at.is_array()) {
     size_t index = 0;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
-    if (error == std::errc() && end == key.data() + key.size() && index < at.as_array().size()) return at.as_array()[index];
-    if (Json* named = element_named(at, before, key)) return *named;
     const size_t count = at.as_array().size();
+    if (error == std::errc() && end == key.data() + key.size() && index >= 1 && index <= count) return at.as_array()[index - 1];
+    if (Json* named = element_named(at, before, key)) return *named;
     const bool layers = !before.empty() && before.front() == "network" && before.back() != "nodes";
     throw Error(ErrorKind::usage, {.where = path,
                                    .what = "the list has no element '" + key + "'",
                                    .expected = count == 0 ? "nothing: it is empty"
-                                                          : "0 to " + std::to_string(count - 1) +
+                                                          : "1 to " + std::to_string(count) +
                                                                 (layers ? ", or a layer's name, as in network.layers.dense1.out" : "")});
   }
   if (at.is_string()) {  // "adamw" is short for {"type": "adamw"}

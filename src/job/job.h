@@ -45,8 +45,8 @@ class Job {
   // "tf32": everything in f32, but libraries of a GPU may round the operands of products to 10 bits. A CPU has no such products.
   bool tf32() const;
 
-  // Sets "optimizer.lr" or "network.layers.0.out" to a value (JSON text, or else a string). Error(usage) with the nearest known
-  // key when the path does not exist.
+  // Sets "optimizer.lr" or "network.layers.1.out" (places count from 1, as in messages) to a value (JSON text, or else a string).
+  // Error(usage) with the nearest known key when the path does not exist.
   void set(const std::string& path, const std::string& value);
 
   // The same error with the line of the script in front, where it is about a key of this job whose line pg.experiment has noted ("@places").

@@ -18,7 +18,7 @@ const char* const kJobs[] = {
     "{}",
     "[",
     ""};
-const char* const kPaths[] = {"optimizer.lr", "network.layers.0.out", "epochs", "data.batch", "seed", "nothing.here", "", "data.train"};
+const char* const kPaths[] = {"optimizer.lr", "network.layers.1.out", "epochs", "data.batch", "seed", "nothing.here", "", "data.train"};
 const char* const kValues[] = {"1", "0", "-1", "\"x\"", "0.5", "{}", "null", "[1,2", ""};
 const char* const kDevices[] = {nullptr, "cpu", "auto", "cuda", "cuda:7", "cuda:0-", "ref", ""};  // most machines that fuzz have no GPU
 const char* const kNames[] = {"train", "test", "other", "dense1.weight", "dense2.bias", "x", ""};

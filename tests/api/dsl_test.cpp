@@ -188,7 +188,7 @@ TEST(Dsl, ErrorsSayWhereAndHowToMend) {
 TEST(Job, SetChangesWhatIsTrained) {
   pg::job job = in_cpp();
   job.set("optimizer.weight_decay", 0.25);
-  job.set("network.layers.0.out", 9);
+  job.set("network.layers.1.out", 9);
   EXPECT_NE(job.json().find("\"weight_decay\":0.25"), std::string::npos) << job.json();
   EXPECT_NE(job.json().find("\"out\":9"), std::string::npos) << job.json();
   const std::string text = failure([&] { job.set("optimzer.lr", 1); }, PERIGEE_USAGE);

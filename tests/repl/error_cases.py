@@ -363,7 +363,7 @@ CASES += [
     json_job("trial.json:2:", text='{"name": "a"\n"epochs": 1}', place="trial.json:2:"),
     json_job("Number too big to be stored in double", text='{"epochs": 1e999}', place="trial.json:1:"),
     json_job("objects and arrays are nested deeper than", text="[" * 80, place="trial.json:1:"),
-    json_job("the list has no element '9'", '[{"type": "dense", "out": 1}]', ("network.9", "network.0"), place="--set network.9.out",
+    json_job("the list has no element '9'", '[{"type": "dense", "out": 1}]', ("network.9", "network.1"), place="--set network.9.out",
              args=("train", "trial.json", "--set", "network.9.out=1")),
     # data
     job("has shares that are more than the whole", ("0.9, 0.9", "0.5, 0.5"), train=ARRAYS + ":split { 0.9, 0.9 }"),

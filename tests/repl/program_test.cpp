@@ -147,7 +147,7 @@ TEST_F(Program, TyposAreUsageErrorsWithTheNearestName) {
   expect({"train", "small.lua", "--epohcs", "1"}, "did you mean '--epochs'?");
   expect({"train", "smal.lua"}, "did you mean 'small.lua'?");
   expect({"train", "small.lua", "--set", "optimiser.lr=1"}, "did you mean 'optimizer'?");
-  expect({"train", "small.lua", "--set", "network.layers.0.uot=1"}, "did you mean 'out'?");
+  expect({"train", "small.lua", "--set", "network.layers.1.uot=1"}, "did you mean 'out'?");
   expect({"train", "small.lua", "--set", "novalue"}, "path=value");
   expect({"train", "small.lua", "--log", "jsn"}, "did you mean 'json'?");
   expect({"train", "small.lua", "--device", "gpu"}, "did you mean 'cuda'?");

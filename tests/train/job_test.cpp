@@ -27,7 +27,7 @@ TEST(Job, ChecksItsTopLevel) {
 TEST(Job, SetChangesWhatThePathNames) {
   Job j = example_job();
   j.set("optimizer.lr", "0.01");
-  j.set("network.layers.0.out", "7");
+  j.set("network.layers.1.out", "7");
   j.set("network.layers.a.activation", "relu");
   j.set("data.batch", "64");
   j.set("threads", "2");
@@ -57,9 +57,11 @@ TEST(Job, SetTakesTablesAsScriptsWriteThem) {
 TEST(Job, SetKnowsTheAutomaticNamesOfLayers) {
   Job j(Json::parse(R"({"network": {"layers": [{"type": "dense", "out": 3}, {"type": "conv2d"}, {"type": "dense", "out": 4}]}})", "test"),
         "x.json");
+  j.set("network.layers[2].out", "8");  // as messages write the second layer
+  EXPECT_EQ(j.json().find("network")->find("layers")->as_array()[1].find("out")->as_int(), 8);
   j.set("network.layers.dense2.out", "9");
   EXPECT_EQ(j.json().find("network")->find("layers")->as_array()[2].find("out")->as_int(), 9);
-  EXPECT_NE(refusal([&] { j.set("network.layers.dense3.out", "9"); }).find("no element 'dense3'; expected 0 to 2, or a layer's name"),
+  EXPECT_NE(refusal([&] { j.set("network.layers.dense3.out", "9"); }).find("no element 'dense3'; expected 1 to 3, or a layer's name"),
             std::string::npos);
 }
 
@@ -67,8 +69,9 @@ TEST(Job, SetRefusesWhatIsNotThere) {
   Job j = example_job();
   EXPECT_EQ(refusal([&] { j.set("epoch", "3"); }), "epoch: there is no 'epoch' here; did you mean 'epochs'?");
   EXPECT_NE(refusal([&] { j.set("data.bach", "3"); }).find("did you mean 'batch'"), std::string::npos);
-  EXPECT_NE(refusal([&] { j.set("network.layers.0.activatoin", "relu"); }).find("did you mean 'activation'"), std::string::npos);
+  EXPECT_NE(refusal([&] { j.set("network.layers.1.activatoin", "relu"); }).find("did you mean 'activation'"), std::string::npos);
   EXPECT_NE(refusal([&] { j.set("network.layers.4.out", "1"); }).find("no element '4'"), std::string::npos);
+  EXPECT_NE(refusal([&] { j.set("network.layers.0.out", "1"); }).find("no element '0'; expected 1 to 1"), std::string::npos);
   EXPECT_NE(refusal([&] { j.set("epochs.x", "1"); }).find("no 'x' here"), std::string::npos);
   EXPECT_EQ(j.json(), example_job().json());
 }

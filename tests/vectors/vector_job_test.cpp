@@ -117,9 +117,9 @@ TEST(VectorJob, WhatHasNoPartInItIsRefused) {
   EXPECT_NE(job_refusal("clip", R"({"type": "norm", "threshold": 1})").find(none), std::string::npos);
   EXPECT_NE(job_refusal("accumulate", "2").find(none), std::string::npos);
   EXPECT_NE(job_refusal("precision", "float64").find(none), std::string::npos);
-  EXPECT_NE(job_refusal("network.layers.0.size", "31").find("is none of word vectors over this corpus"), std::string::npos)
-      << job_refusal("network.layers.0.size", "31");
-  EXPECT_NE(job_refusal("network.layers.0.size", "31").find("`perigee vectors job` writes a job that fits its files"), std::string::npos);
+  EXPECT_NE(job_refusal("network.layers.1.size", "31").find("is none of word vectors over this corpus"), std::string::npos)
+      << job_refusal("network.layers.1.size", "31");
+  EXPECT_NE(job_refusal("network.layers.1.size", "31").find("`perigee vectors job` writes a job that fits its files"), std::string::npos);
   EXPECT_NE(job_refusal("data.train.epochs", "3").find("is the job's affair"), std::string::npos);
   EXPECT_NE(job_refusal("data.train.epochs", "3").find("the job has epochs, seed, threads, and an optimizer with a learning rate"),
             std::string::npos);

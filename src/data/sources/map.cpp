@@ -175,7 +175,7 @@ SourcePtr open_map_source(const Config& config, const std::string& folder) {
   const uint64_t depth = depth_below(config.json());
   std::vector<MapStep> steps;
   for (size_t i = 0; i < list->as_array().size(); ++i) {
-    const Config described = config.element(list->as_array()[i], "transforms[" + std::to_string(i) + "]");
+    const Config described = config.element(list->as_array()[i], "transforms[" + std::to_string(i + 1) + "]");
     const TransformDef& def = find_transform(described);
     const Config each = described.with(def.schema);
     const MapSource before(inner, steps, visible);

@@ -17,7 +17,7 @@ struct Sequence : Curve {
     }
     double before = 0;
     for (size_t i = 0; i < list->as_array().size(); ++i) {
-      const Config part = options.element(list->as_array()[i], "parts[" + std::to_string(i) + "]");
+      const Config part = options.element(list->as_array()[i], "parts[" + std::to_string(i + 1) + "]");
       const bool last = i + 1 == list->as_array().size();
       const double until = last ? part.number_in("until", 1, 1, 1) : part.number_in("until", before, 1, -1);
       if (until <= before) part.fail("until", "does not come after the part before it", "", "more than " + std::to_string(before));

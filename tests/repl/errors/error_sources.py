@@ -180,7 +180,7 @@ CASES = [
     source('{"type": "csv", "file": "two.csv", "fitted": {"type": "csv", "columns": []}}', TRAIN + ": fitted", "'columns' must be a list of columns"),
     source('{"type": "csv", "file": "two.csv", "fitted": {"type": "csv", "columns": [3]}}', TRAIN, "this must be an object; got integer 3"),
     # transforms
-    transform('{"type": "normalize", "mean": 0}', "transforms[0]: 'std' is missing", "a number or one per channel",
+    transform('{"type": "normalize", "mean": 0}', "transforms[1]: 'std' is missing", "a number or one per channel",
               ('"mean": 0', '"mean": 0, "std": 1')),
     transform('{"type": "normalize", "mean": [0, 1], "std": [1, 1, 1]}', "'std' has another length than 'mean'; got 3, expected 2", "",
               ("[1, 1, 1]", "[1, 1]")),
