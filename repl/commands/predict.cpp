@@ -41,11 +41,13 @@ void declare_predict(CLI::App& app) {
          "of a model trained with ctc: search its label sequences with so many prefixes at a time; 1: the likeliest class of each step")
       ->check(CLI::PositiveNumber);
   app.add_flag("--json", predict_command_options.json,
-               "one JSON object per example: file, index, label, probabilities or values; outputs and layers by name where there are more");
-  app.add_option("--out", predict_command_options.out,
-                 "write the results to a file: .jsonl, .npy, or .csv with the columns file, index (the row, from 0), then label and "
-                 "p_CLASS of each class, or the "
-                 "foretold column");
+               "one JSON object per example: file, index (the row, from 0), class (from 0), label, probabilities or values; outputs and "
+               "layers by name where there are more; of a row "
+               "that cannot be read file, index and error");
+  app.add_option(
+      "--out", predict_command_options.out,
+      "write the results to a file: .jsonl, .npy, or .csv with the columns file, index (the row, from 0), then label and "
+      "p_CLASS of each class, or the foretold column; a row that cannot be read has an error (.jsonl), empty cells (.csv) or nan (.npy)");
   app.add_option("--layer", predict_command_options.layers,
                  "also what a layer inside gives, by its name in `perigee describe`; may be given several times")
       ->allow_extra_args(false);
@@ -141,10 +143,32 @@ class Pass {
   }
 
   void predict(const std::string& input, const Records& records, int64_t begin, int64_t end) {
+    const Json remarks = records.source->traits().remarks;
+    const int64_t size = records.source->size(), last = end < 0 ? size : end;
+    std::vector<BadRow> bad = bad_rows(remarks);
+    std::erase_if(bad, [&](const BadRow& row) { return row.before < begin || (row.before >= last && last < size) || begin >= last; });
+    size_t told = 0;
+    const auto tell_before = [&](int64_t row) {
+      for (; told < bad.size() && bad[told].row < row; ++told) refuse(input, bad[told], told);
+    };
     predictor_.run(records, begin, end, &stop_requested(), [&](const Predictions& batch) {
-      for (int64_t i = 0; i < batch.examples(); ++i) results_.add(with_file(input, batch.json(i)), records.single);
+      for (int64_t i = 0; i < batch.examples(); ++i) {
+        tell_before(batch.rows[static_cast<size_t>(i)]);
+        results_.add(with_file(input, batch.json(i)), records.single);
+      }
     });
-    if (!repeated_) add_remarks(remarks_, records.source->traits().remarks);
+    if (stop_requested()) return;
+    tell_before(INT64_MAX);
+    if (told > kMostTold) std::fprintf(stderr, "perigee: %s: %zu more rows cannot be read\n", input.c_str(), told - kMostTold);
+    if (!repeated_) add_remarks(remarks_, remarks);
+  }
+
+  // A row that cannot be read ends nothing but itself.
+  void refuse(const std::string& input, const BadRow& row, size_t number) {
+    std::fflush(stdout);
+    if (number < kMostTold) std::fprintf(stderr, "perigee: %s\n", row.message.c_str());
+    results_.add(with_file(input, Json(Json::Object{{"index", row.row}, {"error", row.message}})), false);
+    if (failure_ == 0) failure_ = static_cast<int>(ErrorKind::data);
   }
 
   // Each process opens all inputs; the first one tells what is wrong with them.
@@ -166,6 +190,8 @@ class Pass {
       before += size;
     }
   }
+
+  static constexpr size_t kMostTold = 20;  // bad rows of a file; results have all
 
   const RecordReader& reader_;
   RecordPredictor& predictor_;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,8 +44,9 @@ struct Table {
   std::shared_ptr<const void> owner;
   // Columns that steps have left as numbers need no texts: they are here, by column (null: it has cells), and `cells` has the other ones.
   std::vector<std::shared_ptr<const TableNumbers>> numbers;
-  std::vector<int64_t> places;        // then: which of the columns in `cells` a column is, and, last, how many these are
-  std::shared_ptr<CellStore> stored;  // has the cells and the numbers of the rows, if they are not in `cells` and `lines`
+  std::vector<int64_t> places;             // then: which of the columns in `cells` a column is, and, last, how many these are
+  std::map<int64_t, std::string> refused;  // rows that do not fit the schema, and why
+  std::shared_ptr<CellStore> stored;       // has the cells and the numbers of the rows, if they are not in `cells` and `lines`
 
   const TableNumbers* numbers_of(int64_t column) const { return numbers.empty() ? nullptr : numbers[static_cast<size_t>(column)].get(); }
   // For a column that has cells.

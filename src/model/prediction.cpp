@@ -245,6 +245,7 @@ bool RecordPredictor::run(const Records& records, int64_t begin, int64_t end, co
 
 Predictions RecordPredictor::all(const Records& records) {
   Predictions sum{.outputs = outputs_, .remarks = records.source->traits().remarks};
+  if (const std::vector<BadRow> bad = bad_rows(sum.remarks); !bad.empty()) throw Error(ErrorKind::data, {.what = bad[0].message});
   std::vector<std::vector<Tensor>> parts(outputs_.size());
   run(records, 0, -1, nullptr, [&](const Predictions& batch) {
     for (size_t i = 0; i < parts.size(); ++i) parts[i].push_back(batch.values[i].clone());

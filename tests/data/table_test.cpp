@@ -66,8 +66,8 @@ TEST(Table, NamesAllMissingColumnsAtOnce) {
   EXPECT_HAS(refusal(ErrorKind::data, [] { from_csv("age,city,size\n7,Rome,80\n", TableUse::examples); }), "the column 'price' is missing");
   EXPECT_HAS(refusal(ErrorKind::data, [] { from_csv("age;city;size\n7;Rome;80\n", TableUse::records); }), "separated by ';'");
   EXPECT_HAS(refusal(ErrorKind::data, [] { from_csv("7,Rome,80\n8,Oslo,70\n", TableUse::records); }), "no header line");
-  EXPECT_HAS(refusal(ErrorKind::data, [] { from_json(R"([{"age": 1, "city": "Oslo", "size": 2}, {"age": 1, "citty": "Oslo"}])"); }),
-             "r: record 2: the record lacks 'city', 'size'");
+  const SourcePtr list = from_json(R"([{"age": 1, "city": "Oslo", "size": 2}, {"age": 1, "citty": "Oslo"}])");
+  EXPECT_HAS(bad_rows(list->traits().remarks).at(0).message, "r: record 2: the record lacks 'city', 'size'");
 }
 
 TEST(Table, SaysWhatIsEmptyOrBroken) {
@@ -93,6 +93,20 @@ TEST(Table, CountsUnknownCategoriesByColumn) {
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_HAS(lines[0], "column 'city': 4 values are not among the categories of the training data, such as 'Berlin'");
   EXPECT_TRUE(remark_lines(from_csv("age,city,size\n7,Rome,80\n", TableUse::records)->traits().remarks).empty());
+}
+
+TEST(Table, RowsForAnswersThatCannotBeReadAreLeftOut) {
+  const SourcePtr source = from_csv("age,city,size\nold,Rome,80\n7,Rome,80\n8,Oslo,much\n9,Rome,70\n", TableUse::records);
+  EXPECT_EQ(source->size(), 2);
+  const std::vector<BadRow> bad = bad_rows(source->traits().remarks);
+  ASSERT_EQ(bad.size(), 2u);
+  EXPECT_EQ(bad[0].row, 0);
+  EXPECT_EQ(bad[0].before, 0);
+  EXPECT_HAS(bad[0].message, ":2: column 'age': this is no number; got 'old', expected a number");
+  EXPECT_EQ(bad[1].row, 2);
+  EXPECT_EQ(bad[1].before, 1);
+  EXPECT_TRUE(remark_lines(source->traits().remarks).empty()) << "they are told one by one";
+  EXPECT_HAS(refusal(ErrorKind::data, [] { from_csv("age,city,size\nold,Rome,80\n", TableUse::records); }), "this is no number");
 }
 
 TEST(Table, WarnsOfWordsAmongNumbers) {

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 import tempfile
@@ -222,6 +223,47 @@ def eval_reads_other_data_by_the_job():
     assert "there is no such file" in run("eval", "houses", "--data", "none.csv", code=2)[1]
 
 
+def a_bad_row_ends_nothing_but_itself():
+    """A number that is none, a gap and a value too few: told with line and column; the others keep their places."""
+    rows = ["size,city,id", "47,Rome,1", "big,Oslo,2", ",Rome,3", "47,Rome,4"]
+    pathlib.Path("bad.csv").write_text("\n".join(rows) + "\n")
+    expected = results("houses", "-", given="size,city\n47,Rome\n")[0]["values"]
+    out, error = run("predict", "houses", "bad.csv", "--json", code=3)
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["index"] for line in lines] == [0, 1, 2, 3] and lines[0]["values"] == lines[3]["values"] == expected, lines
+    assert lines[1]["error"] == "bad.csv:3: column 'size': this is no number; got 'big', expected a number", lines[1]
+    assert "bad.csv:4: column 'size': the value is missing; got ''; write one, or train again with missing = \"mean\"" in lines[2]["error"], lines[2]
+    assert all(f"perigee: {lines[i]['error']}" in error for i in (1, 2)), error
+    assert len(run("predict", "houses", "bad.csv", code=3)[0].splitlines()) == 2
+    for workers in ([], ["--workers", "3"]):
+        run("predict", "houses", "bad.csv", "--out", "bad.jsonl", *workers, code=3)
+        assert [json.loads(line) for line in pathlib.Path("bad.jsonl").read_text().splitlines()] == lines, workers
+        run("predict", "houses", "bad.csv", "--out", "foretold.csv", *workers, code=3)
+        table = pathlib.Path("foretold.csv").read_text().splitlines()
+        assert table[0] == "file,index,price" and table[2:4] == ["bad.csv,1,", "bad.csv,2,"] and len(table) == 5, table
+    run("predict", "houses", "bad.csv", "--out", "bad.npy", code=3)
+    numbers = struct.unpack("<4f", pathlib.Path("bad.npy").read_bytes()[-16:])
+    assert numbers[0] == numbers[3] and numbers[1] != numbers[1] and numbers[2] != numbers[2], numbers
+    pathlib.Path("worse.csv").write_text("size,city\nbig,Rome\n")
+    assert "worse.csv:2: column 'size': this is no number" in run("predict", "houses", "worse.csv", code=3)[1]
+    error = run("-e", 'pg.load_model("houses"):predict "bad.csv"', code=1)[1]
+    assert "column 'size': this is no number" in error and "bad.csv:3" in error, error
+    # The advice is followed: such a model fills in what is missing.
+    job = json.loads(json.dumps(HOUSES))
+    job["data"]["train"]["source"]["missing"] = "mean"
+    pathlib.Path("fills.json").write_text(json.dumps(job))
+    run("train", "fills.json", "--out", "fills", "--log", "json")
+    assert [line["index"] for line in results("fills", "bad.csv", code=3) if "values" in line] == [0, 2, 3]
+    # A table that the job prepares by steps.
+    source = {"type": "table", "file": "houses.csv", "target": "price", "drop": ["id"], "steps": [{"derive": {"twice": "2 * size"}}]}
+    pathlib.Path("steps.json").write_text(json.dumps(HOUSES | {"data": {"batch": 20, "train": source}}))
+    run("train", "steps.json", "--out", "steps", "--log", "json")
+    pathlib.Path("typed.csv").write_text("\n".join(["id,size,city", "1,47,Rome", "2,big,Oslo", "3,47,Rome"]) + "\n")
+    lines = results("steps", "typed.csv", code=3)
+    assert [line["index"] for line in lines] == [0, 1, 2] and lines[0]["values"] == lines[2]["values"], lines
+    assert lines[1]["error"].startswith("typed.csv:3: the value does not fit the column 'size'; got 'big'"), lines[1]
+
+
 def a_loaded_model_predicts_as_the_program():
     pathlib.Path("one.csv").write_text("size,city\n47,Rome\n")
     expected = results("houses", "one.csv")[0]["values"][0]
@@ -284,7 +326,7 @@ def models_of_packed_rows_go_on_with_texts():
 
 
 CHECKS = [columns_go_by_name, a_standardized_target_is_foretold_in_its_unit, a_loaded_model_predicts_as_the_program, missing_columns_are_all_named, unknown_categories_are_counted_at_the_end,
-          each_output_has_the_class_names_of_its_label, a_broken_file_ends_no_batch, folders_are_their_files, pictures_are_fitted_as_in_training, results_go_to_a_file, inner_layers_by_name,
+          each_output_has_the_class_names_of_its_label, a_broken_file_ends_no_batch, a_bad_row_ends_nothing_but_itself, folders_are_their_files, pictures_are_fitted_as_in_training, results_go_to_a_file, inner_layers_by_name,
           models_of_packed_rows_read_texts, models_of_packed_rows_go_on_with_texts, a_model_of_ctc_answers_with_labels, eval_reads_other_data_by_the_job]
 
 

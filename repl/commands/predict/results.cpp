@@ -56,6 +56,7 @@ class TextResults : public Results {
   TextResults(const std::vector<PredictedOutput>& outputs, int64_t top) : outputs_(outputs), top_(static_cast<size_t>(top)) {}
 
   void add(const Json& result, bool single) override {
+    if (result.find("error")) return;  // it was told
     std::string line = results_text_in(result, "file");
     if (!single) line += "[" + results_text_in(result, "index") + "]";
     const bool named = outputs_.size() > 1;
@@ -140,9 +141,11 @@ class CsvFile : public Results {
       const std::string front = named ? output.name + "." : "";
       if (output.blank) {
         text_ += "," + csv_cell(front + "labels") + "," + csv_cell(front + "log_probability");
+        cells_ += 2;
         continue;
       }
       const int64_t values = output.classes > 0 ? output.classes : output.type.shape.elements();
+      cells_ += static_cast<size_t>(values + (output.classes > 0));
       if (output.classes > 0) text_ += "," + csv_cell(front + "label");
       for (int64_t i = 0; i < values; ++i) {
         const std::string alone = named ? output.name : !target.empty() && target != "file" && target != "index" ? target : "value";
@@ -156,6 +159,7 @@ class CsvFile : public Results {
 
   void add(const Json& result, bool) override {
     text_ += csv_cell(results_text_in(result, "file")) + "," + results_text_in(result, "index");
+    if (result.find("error")) return void(text_.append(cells_, ',').append("\n"));
     for (const PredictedOutput& output : outputs_) {
       if (output.layer) {
         if (const Json* layers = result.find("layers")) add_numbers(list_in(*layers, output.name.c_str()));
@@ -182,6 +186,7 @@ class CsvFile : public Results {
   std::string path_;
   const std::vector<PredictedOutput>& outputs_;
   std::string text_;
+  size_t cells_ = 0;  // of a row behind file and index
 };
 
 // One array [examples, ...]: the network's only output, or the only layer that was asked for.
@@ -193,6 +198,7 @@ class NpyFile : public Results {
     const Json* layers = result.find("layers");
     const Json& from = output_.layer && layers != nullptr ? *layers : result;
     const char* key = output_.layer ? output_.name.c_str() : output_.classes > 0 ? "probabilities" : "values";
+    if (result.find("error")) numbers_.resize(numbers_.size() + static_cast<size_t>(values()), 0.0f / 0.0f);
     for (const Json& number : list_in(from, key))
       numbers_.push_back(number.is_number() ? static_cast<float>(number.as_number()) : 0.0f / 0.0f);
     ++examples_;
@@ -205,6 +211,7 @@ class NpyFile : public Results {
   }
 
  private:
+  int64_t values() const { return output_.classes > 0 ? output_.classes : output_.type.shape.elements(); }
   static const PredictedOutput& chosen(const std::string& path, const std::vector<PredictedOutput>& outputs) {
     const auto layers = std::count_if(outputs.begin(), outputs.end(), [](const auto& output) { return output.layer; });
     if (layers == 1) return outputs.back();

@@ -13,7 +13,8 @@ namespace perigee {
 class Results {
  public:
   virtual ~Results() = default;
-  // `result`: Predictions::json() of an example with "file" in front. `single`: its number says nothing.
+  // `result`: Predictions::json() of an example with "file" in front; of a row that cannot be read "file", "index" and "error". `single`: its
+  // number says nothing.
   virtual void add(const Json& result, bool single) = 0;
   virtual void finish() {}  // after the last one; without it a file stays as it was
 };

@@ -219,8 +219,10 @@ Steps steps_of(const Config& config, const std::string& folder, const TableRoom&
   return Steps(list != nullptr ? *list : Json(), config.where() + ": steps", folder, states != nullptr ? *states : Json(), room);
 }
 
+using RefusedRows = std::map<int64_t, std::string>;
+
 SourcePtr source_of(const Config& config, PreparedRows& rows, const Steps& steps, const TableFile* file, const std::string& name,
-                    TableUse use) {
+                    TableUse use, RefusedRows refused = {}) {
   const Json* fitted = fitted_of(config);
   const Frame& frame = rows.whole();
   if (rows.rows() == 0) throw Error(ErrorKind::data, {.where = name, .what = "the steps leave no row"});
@@ -232,8 +234,11 @@ SourcePtr source_of(const Config& config, PreparedRows& rows, const Steps& steps
   if (frame.sequences.empty() && (config.has("targets") || config.has("target_steps")))
     config.fail(config.has("targets") ? "targets" : "target_steps", "is of sequences, and the steps make none", "",
                 "a step 'sequence' or 'slide'");
-  const SourcePtr source =
-      frame.sequences.empty() ? table_source(options, rows.table(name), use) : sequence_source(options, frame, name, use);
+  const bool sequences = !frame.sequences.empty();
+  if (sequences && !refused.empty()) throw Error(ErrorKind::data, {.what = refused.begin()->second});
+  Table table = sequences ? Table() : rows.table(name);
+  table.refused = std::move(refused);
+  const SourcePtr source = sequences ? sequence_source(options, frame, name, use) : table_source(options, table, use);
   if (fitted != nullptr) return std::make_shared<PreparedSource>(source, *fitted);
   Json all = source->traits().fitted;
   all.set("type", "table");
@@ -243,7 +248,8 @@ SourcePtr source_of(const Config& config, PreparedRows& rows, const Steps& steps
 }
 
 // A table that answers are wanted for: in memory.
-SourcePtr prepared(const Config& config, Frame frame, const TableFile* file, const std::string& name, TableUse use) {
+SourcePtr prepared(const Config& config, Frame frame, const TableFile* file, const std::string& name, TableUse use,
+                   RefusedRows refused = {}) {
   const Json* fitted = fitted_of(config);
   // The number of each row stays with it through the steps, for errors.
   frame.numbers.resize(static_cast<size_t>(frame.rows));
@@ -258,7 +264,7 @@ SourcePtr prepared(const Config& config, Frame frame, const TableFile* file, con
   assert(sequences || frame.rows == count);  // a record, an answer: apply_to_each() refuses what makes other rows
   PreparedRows rows(room);
   rows.add(std::move(frame));
-  return source_of(config, rows, steps, file, name, use);
+  return source_of(config, rows, steps, file, name, use, std::move(refused));
 }
 
 // The rows of a job's table.
@@ -337,9 +343,16 @@ SourcePtr prepared_table(const Config& config, std::shared_ptr<const ColumnarFil
 }
 
 SourcePtr prepared_text(const Config& config, std::string_view text, const std::string& name, TableUse use) {
-  TableFile file(name, reading(config, ".", target_of(config, use)), std::string(text));
-  Frame frame = file.all(uint64_t{1} << 33);
-  return prepared(config, std::move(frame), &file, name, use);
+  ReadOptions options = reading(config, ".", target_of(config, use));
+  const bool records = use == TableUse::records && options.schema;
+  if (records) options.on_misfit = OnMisfit::missing;
+  TableFile file(name, std::move(options), std::string(text));
+  std::vector<Misfit> misfits;
+  Frame frame = file.all(uint64_t{1} << 33, records ? &misfits : nullptr);
+  RefusedRows refused;
+  for (const Misfit& cell : misfits)
+    refused.emplace(cell.row, misfit_error(name, cell.line, file.schema().columns[cell.column], cell.text).what());
+  return prepared(config, std::move(frame), &file, name, use, std::move(refused));
 }
 
 SourcePtr prepared_records(const Config& config, const Table& records, TableUse use) {

@@ -162,7 +162,7 @@ void TableReader::refuse_decimal_commas(const TableSourceMeaning& meaning, int64
 
 // A table with steps comes here as records.
 std::string TableReader::decimal_hint(const std::string& name) const {
-  const std::string names = "; categorical says that names are meant";
+  const std::string names = "; commas that part thousands have to leave the file; categorical says that names are meant";
   if (!table_.of_records) return "decimal = \",\" reads them" + names;
   return "a step makes numbers of them: steps = { { derive = { [\"" + name + "\"] = \"real(replace(`" + name + "`, ',', '.'))\" } } }" +
          names;

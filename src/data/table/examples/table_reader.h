@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "src/core/error.h"
 #include "src/data/arrays.h"
 #include "src/data/table/examples/table_source.h"
 
@@ -24,6 +26,8 @@ struct TableSourceMeaning {
   std::optional<std::string> date;      // how its dates are written; none: it has none
   int64_t width() const { return category ? static_cast<int64_t>(categories.size()) : 1; }
 };
+
+inline constexpr size_t kMostBadRows = 100'000;  // with more the file is another one
 
 // Values of one column that are none of its categories.
 struct UnknownValues {
@@ -84,7 +88,21 @@ class TableReader {
   static std::string text_of_number(const TableNumbers& numbers, int64_t row);
   std::string_view text_at(int64_t row, int64_t column, std::string& kept) const;
   void check_record(int64_t row) const;
+  bool is_whole(int64_t row);
   void choose_rows();
+  // Where answers are wanted, a row that cannot be read ends nothing but itself: it is told in remarks().
+  template <class Work>
+  void attempt(int64_t row, const Work& work) {
+    if (use_ != TableUse::records) return work();
+    try {
+      work();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data || bad_.size() >= kMostBadRows) throw;
+      if (!first_bad_) first_bad_ = error;
+      bad_.emplace(row, error.what());
+    }
+  }
+  void leave_out_bad();
 
   // Their meaning, in table_meaning.cpp
   void infer(TableSourceMeaning& meaning, bool is_target) const;
@@ -130,6 +148,8 @@ class TableReader {
   TableSourceMeaning target_, weight_;
   std::vector<int64_t> categorical_, dates_;
   UsedRows rows_;
+  std::map<int64_t, std::string> bad_;  // rows that cannot be read, and why
+  std::optional<Error> first_bad_;
   int64_t without_target_ = 0;          // rows that are not, for that reason
   std::vector<UnknownValues> unknown_;  // of each feature
 };

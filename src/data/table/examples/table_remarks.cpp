@@ -13,6 +13,14 @@ int64_t count_in(const Json& remarks, const char* key) {
 
 }  // namespace
 
+std::vector<BadRow> bad_rows(const Json& remarks) {
+  std::vector<BadRow> rows;
+  const Json* list = remarks.is_object() ? remarks.find("bad") : nullptr;
+  for (const Json& each : list ? list->as_array() : Json::Array{})
+    rows.push_back({.row = count_in(each, "row"), .before = count_in(each, "before"), .message = each.find("message")->as_string()});
+  return rows;
+}
+
 void add_remarks(Json& sum, const Json& remarks) {
   if (remarks.is_null()) return;
   if (sum.is_null()) sum = Json(Json::Object{{"rows", 0}, {"skipped", 0}, {"without_target", 0}, {"unknown", Json::object()}});

@@ -25,25 +25,34 @@ TableReader::TableReader(const Config& config, const Table& table, TableUse use)
   const bool fitted = config.has("fitted");
   if (fitted) take_fitted(config.element(*config.raw("fitted"), "fitted"));
   else choose_columns();
+  if (!table.refused.empty()) first_bad_ = Error(ErrorKind::data, {.what = table.refused.begin()->second});
+  bad_ = table.refused;
   choose_rows();
   if (!fitted) infer();
 }
 
 SourcePtr TableReader::make() {
-  const int64_t rows = rows_.size();
-  int64_t width = 0, elements = 0;
+  int64_t rows = rows_.size(), width = 0, elements = 0;
   for (const TableSourceMeaning& meaning : features_) width += meaning.width();
   if (__builtin_mul_overflow(width, rows, &elements) || elements > kMostTableElements)
     throw Error(ErrorKind::resources, {.where = table_.where,
                                        .what = "the table is too large",
                                        .got = std::to_string(rows) + " rows of " + std::to_string(width) + " numbers"});
-  unknown_.resize(features_.size());
-  Tensor x = rows_tensor<float>(Dtype::f32, {rows, width}, [this](int64_t row, float* out) {
-    for (size_t f = 0; f < features_.size(); ++f) {
-      write_feature(f, row, out);
-      out += features_[f].width();
-    }
-  });
+  Tensor x;
+  for (size_t bad = SIZE_MAX; bad != bad_.size();) {  // once more without the rows that could not be read
+    bad = bad_.size();
+    rows = rows_.size();
+    unknown_.assign(features_.size(), {});
+    x = rows_tensor<float>(Dtype::f32, {rows, width}, [this](int64_t row, float* out) {
+      attempt(row, [&] {
+        for (size_t f = 0; f < features_.size(); ++f) {
+          write_feature(f, row, out);
+          out += features_[f].width();
+        }
+      });
+    });
+    if (bad != bad_.size()) leave_out_bad();
+  }
   std::vector<NamedArray> arrays;
   arrays.push_back({.name = "x", .values = std::move(x), .where = table_.where});
   if (target_.column >= 0) arrays.push_back(target_array());
@@ -97,25 +106,47 @@ void TableReader::check_record(int64_t row) const {
       {.where = table_.place(row), .what = "the record lacks " + quoted_list(lacking), .hint = "null says that a value is not known"});
 }
 
-// Leaves out rows with missing values, or refuses them, as told; a row without its target is never used.
+// False: it has a missing value, or no target, without which a row is never used. Refuses such rows, as told.
+bool TableReader::is_whole(int64_t row) {
+  if (table_.of_records) check_record(row);
+  int64_t missing = -1;
+  for (const TableSourceMeaning& feature : features_)
+    if (missing < 0 && policy_ != "mean" && is_missing(row, feature.column)) missing = feature.column;
+  const bool no_target = target_.column >= 0 && is_missing(row, target_.column);
+  if (no_target) missing = target_.column, ++without_target_;
+  if (weight_.column >= 0 && is_missing(row, weight_.column)) missing = weight_.column;
+  std::string kept;
+  if (missing >= 0 && policy_ == "error")
+    throw Error(ErrorKind::data, {.where = at(row, missing),
+                                  .what = "the value is missing",
+                                  .got = "'" + std::string(text_at(row, missing, kept)) + "'",
+                                  .hint = no_target ? "missing = \"skip\" leaves rows without a target out"
+                                          : use_ == TableUse::records
+                                              ? "write one, or train again with missing = \"mean\", which fills such values in here too"
+                                              : "missing = \"mean\" fills such values in, missing = \"skip\" leaves their rows out"});
+  return missing < 0;
+}
+
 void TableReader::choose_rows() {
-  for (int64_t r = 0; r < table_.rows; ++r) {
-    if (table_.of_records) check_record(r);
-    int64_t missing = -1;
-    for (const TableSourceMeaning& feature : features_)
-      if (missing < 0 && policy_ != "mean" && is_missing(r, feature.column)) missing = feature.column;
-    const bool no_target = target_.column >= 0 && is_missing(r, target_.column);
-    if (no_target) missing = target_.column, ++without_target_;
-    if (weight_.column >= 0 && is_missing(r, weight_.column)) missing = weight_.column;
-    std::string kept;
-    if (missing >= 0 && policy_ == "error")
-      throw Error(ErrorKind::data, {.where = at(r, missing),
-                                    .what = "the value is missing",
-                                    .got = "'" + std::string(text_at(r, missing, kept)) + "'",
-                                    .hint = "missing = \"mean\" fills such values in, missing = \"skip\" leaves their rows out"});
-    if (missing < 0) rows_.add(r);
-  }
-  if (rows_.size() == 0) throw Error(ErrorKind::data, {.where = table_.where, .what = "every row has a missing value"});
+  for (int64_t r = 0; r < table_.rows; ++r)
+    attempt(r, [&] {
+      if (!bad_.contains(r) && is_whole(r)) rows_.add(r);
+    });
+  if (rows_.size() > 0) return;
+  if (first_bad_) throw Error(*first_bad_);
+  const bool without = without_target_ == table_.rows;
+  throw Error(ErrorKind::data,
+              {.where = table_.where,
+               .what = without ? "no row has a value of the target '" + target_.name + "'" : "every row has a missing value",
+               .hint = without ? "name another column: target = \"...\"" : ""});
+}
+
+void TableReader::leave_out_bad() {
+  UsedRows rest;
+  for (int64_t i = 0; i < rows_.size(); ++i)
+    if (!bad_.contains(rows_[i])) rest.add(rows_[i]);
+  rows_ = std::move(rest);
+  if (rows_.size() == 0) throw Error(*first_bad_);
 }
 
 int64_t TableReader::category_of(const TableSourceMeaning& meaning, std::string_view word) {
@@ -142,6 +173,7 @@ double TableReader::number_at(const TableSourceMeaning& meaning, int64_t row) co
                 {.where = at(row, meaning.column),
                  .what = "this is no number",
                  .got = "'" + std::string(cell.substr(0, 40)) + "'",
+                 .expected = "a number",
                  .hint = without_decimal_comma(cell).empty() ? "" : "write its decimals behind a point, as the training data have them"});
   return value;
 }
@@ -194,10 +226,17 @@ Json TableReader::remarks() const {
   for (size_t f = 0; f < unknown_.size(); ++f)
     if (unknown_[f].count > 0)
       columns.set(features_[f].name, Json(Json::Object{{"count", unknown_[f].count}, {"example", unknown_[f].example}}));
-  const int64_t skipped = table_.rows - rows_.size();
-  if (columns.as_object().empty() && skipped == 0) return {};
-  return Json(
-      Json::Object{{"rows", table_.rows}, {"skipped", skipped}, {"without_target", without_target_}, {"unknown", std::move(columns)}});
+  const int64_t skipped = table_.rows - rows_.size() - std::ssize(bad_);
+  if (columns.as_object().empty() && skipped == 0 && bad_.empty()) return {};
+  Json all(Json::Object{{"rows", table_.rows}, {"skipped", skipped}, {"without_target", without_target_}, {"unknown", std::move(columns)}});
+  Json bad = Json::array();
+  int64_t before = 0;
+  for (const auto& [row, message] : bad_) {
+    while (before < rows_.size() && rows_[before] < row) ++before;
+    bad.push(Json(Json::Object{{"row", row}, {"before", before}, {"message", message}}));
+  }
+  if (!bad_.empty()) all.set("bad", std::move(bad));
+  return all;
 }
 
 SourcePtr table_source(const Config& config, const Table& table, TableUse use) { return TableReader(config, table, use).make(); }

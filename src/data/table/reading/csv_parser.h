@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/core/error.h"
 #include "src/data/table/frame.h"
 
 namespace perigee::tables {
@@ -17,6 +18,9 @@ struct Misfit {
   size_t column = 0;
   std::string text;
 };
+
+// "houses.csv:7: the value does not fit the column 'rooms'". The line counts from 1.
+Error misfit_error(const std::string& where, int64_t line, const ColumnSpec& spec, std::string_view text);
 
 inline constexpr size_t kMostMisfits = 100;  // of a block are kept
 

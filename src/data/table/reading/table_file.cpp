@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "src/core/error.h"
@@ -280,16 +281,27 @@ void TableFile::parse(std::string_view text, int64_t first_line, OnMisfit on_mis
   else parse_csv_block(text, plan_, path_, first_line, on_misfit, out);
 }
 
-std::optional<Frame> TableFile::all_within(uint64_t most_bytes) {
+std::optional<Frame> TableFile::all_within(uint64_t most_bytes, std::vector<Misfit>* misfits) {
   struct TooMuch {};
   Frame whole;
   uint64_t bytes = 0;
   do {
     whole = empty_frame(schema_);
     bytes = 0;
+    if (misfits) misfits->clear();
     try {
       if (each([](Chunk&) {},
                [&](Chunk& chunk) {
+                 const int64_t count = std::accumulate(chunk.block.misfits.begin(), chunk.block.misfits.end(), int64_t{0});
+                 for (Misfit& cell : chunk.block.misfit_cells) {
+                   cell.line += chunk.first_line;
+                   cell.row += chunk.first_row;
+                   if (misfits) misfits->push_back(cell);
+                 }
+                 if (misfits && count > std::ssize(chunk.block.misfit_cells)) {
+                   const Misfit& last = misfits->back();
+                   throw misfit_error(path_, last.line, schema_.columns[last.column], last.text);
+                 }
                  whole.append(chunk.block.frame);
                  for (const Column& column : chunk.block.frame.columns)
                    bytes += column.bytes.size() + 8 * static_cast<uint64_t>(column.size());
@@ -302,8 +314,8 @@ std::optional<Frame> TableFile::all_within(uint64_t most_bytes) {
   } while (true);
 }
 
-Frame TableFile::all(uint64_t most_bytes) {
-  if (std::optional<Frame> whole = all_within(most_bytes)) return std::move(*whole);
+Frame TableFile::all(uint64_t most_bytes, std::vector<Misfit>* misfits) {
+  if (std::optional<Frame> whole = all_within(most_bytes, misfits)) return std::move(*whole);
   throw Error(ErrorKind::resources, {.where = path_,
                                      .what = "the table is too large for the memory that it may have",
                                      .expected = "at most " + std::to_string(most_bytes >> 20) + " MiB"});

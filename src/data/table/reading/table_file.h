@@ -52,9 +52,11 @@ class TableFile {
   };
   bool each(const std::function<void(Chunk&)>& work, const std::function<void(Chunk&)>& in_order);
   // All of it. Error(resources) beyond `most_bytes` of content.
-  Frame all(uint64_t most_bytes = uint64_t{1} << 36);
+  // `misfits`: gets the cells that do not fit, rows from 0 and lines from 1 of the file, where they are read as missing; those that were not kept
+  // are refused: Error(data).
+  Frame all(uint64_t most_bytes = uint64_t{1} << 36, std::vector<Misfit>* misfits = nullptr);
   // None: it has more; then not all of it was read.
-  std::optional<Frame> all_within(uint64_t most_bytes);
+  std::optional<Frame> all_within(uint64_t most_bytes, std::vector<Misfit>* misfits = nullptr);
 
  private:
   class Reading;
