@@ -5,6 +5,7 @@ local native = require "perigee.native"
 local tensor = require "perigee.tensor"
 local help = require "perigee.help"
 local help_function = require "perigee.help.function"
+local help_job = require "perigee.help.job"
 
 local out = {}
 local function put(text, ...) out[#out + 1] = select("#", ...) > 0 and text:format(...) or text end
@@ -59,7 +60,8 @@ local function put_options(class, entry, parent)
   local types = {}
   for _, option in ipairs(entry.options) do
     types[option.name] = kind_of(option)
-    local fallback = option.fallback and option.fallback .. (option.doc and ": " or "") or ""
+    local fallback = option.fallback and help_job.default(option)
+    fallback = fallback and fallback ~= "optional" and fallback .. (option.doc and ": " or "") or ""
     local example = option.example and ("; as in %s = %s"):format(option.name, option.example) or ""
     put("---@field %s? %s %s%s%s", option.name, kind_of(option), fallback, one_line(option.doc), example)
   end

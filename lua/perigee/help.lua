@@ -4,12 +4,13 @@ local pg = require "perigee"
 local data = require "perigee.data"
 local help_function = require "perigee.help.function"
 local help_job = require "perigee.help.job"
+local topics = require "perigee.help.topics"
 local layers = require "perigee.layers"
 local rules = require "perigee.rules"
 local show = require "perigee.show"
 local tensor = require "perigee.tensor"
 
-local help = {}
+local help = { source_examples = topics.source_examples }
 
 for name in pairs(getmetatable(pg).later) do
   local _ = pg[name] -- loads it: what pg lists has help
@@ -150,7 +151,8 @@ function help.signature(entry)
   end
   for _, option in ipairs(entry.options) do
     if not unnamed[option.name] then
-      parts[#parts + 1] = option.name .. ((option.fallback and option.fallback:match "^[%w%.%-]+$") and " = " .. option.fallback or "")
+      local fallback = option.fallback and help_job.default(option):match "^[%w%.%-]+$"
+      parts[#parts + 1] = option.name .. (fallback and fallback ~= "optional" and " = " .. fallback or "")
     end
   end
   return entry.path .. " {" .. (#parts > 0 and " " .. table.concat(parts, ", ") .. " " or "") .. "}"
@@ -160,9 +162,10 @@ end
 ---@param option table
 ---@return string
 function help.note_of(option)
-  local note, fallback = (option.type or "") .. (option.type and ", " or ""), option.fallback
-  if fallback and not fallback:find "[%w%[]" then fallback = '"' .. fallback .. '"' end -- the comma of csv's delimiter
-  note = (note .. (fallback or option.required and "required" or "")):gsub(", $", "")
+  local note = (option.type or "") .. (option.type and ", " or "")
+  local fallback = option.type and help_job.default(option) or option.fallback or option.required and "required" or ""
+  if fallback ~= "" and not fallback:find "[%w%[]" then fallback = '"' .. fallback .. '"' end -- the comma of csv's delimiter
+  note = (note .. fallback):gsub(", $", "")
   if option.doc then note = note .. (note ~= "" and ": " or "") .. option.doc .. (option.units and ", in " .. option.units or "") end
   return option.example and ("%s; as in %s"):format(note, help_job.example(option)) or note
 end
@@ -184,7 +187,7 @@ local function entry_text(entry, width)
     for index, option in ipairs(entries.common) do names[index] = option.name end
     parts[#parts + 1] = show.wrap("every layer also takes " .. table.concat(names, ", "), width, 2)
   end
-  if entry.family == "source" and help.source_examples[entry.name] then parts[#parts + 1] = "example: " .. help.source_examples[entry.name] end
+  if entry.family == "source" and topics.source_examples[entry.name] then parts[#parts + 1] = "example: " .. topics.source_examples[entry.name] end
   if entry.example then parts[#parts + 1] = show.wrap("example: " .. help.call_text(entry.example, entry), width, 4) end
   return table.concat(parts, "\n") .. "\n"
 end
@@ -226,50 +229,13 @@ local function family_text(family, width)
   return show.wrap(("%-14s%s"):format(family.plural, table.concat(names, ", ")), width, 14)
 end
 
--- As one begins with each data source; the others are methods of sources, or say all by their options.
-help.source_examples = {
-  arrays = 'pg.data.arrays { x = { { 0, 1 }, { 1, 1 } }, y = { 0, 1 } }',
-  audio = 'pg.data.audio { "words", rate = 16000 }',
-  cifar10 = 'pg.data.cifar10().train',
-  csv = 'pg.data.csv { "houses.csv", target = "price", task = "regress", missing = "mean" }',
-  digits = 'pg.data.digits().train',
-  documents = 'pg.data.documents { "letters", unit = "word" }',
-  idx = 'pg.data.idx { x = "images.idx.gz", y = "labels.idx.gz" }',
-  images = 'pg.data.images { "photos", size = { 32, 32 } }',
-  mnist = 'pg.data.mnist().train',
-  npy = 'pg.data.npy { x = "x.npy", y = "y.npy" }',
-  npz = 'pg.data.npz { "data.npz" }',
-  table = 'pg.data.table { "houses.parquet", target = "price" }',
-  text = 'pg.data.text { "shakespeare.txt", context = 64, parts = { train = 0.9, test = 0.1 } }.train',
-}
-
--- The text of ?pg.data: its sources with a sentence each, an example, and what becomes of a source.
-local function sources_text(members, width)
-  local names, widest = {}, 0
-  for name in pairs(members) do
-    names[#names + 1] = name
-    widest = math.max(widest, #name)
-  end
-  table.sort(names)
-  local parts = { show.wrap("pg.data: where examples come from. Each is a value: data = { train = pg.data.csv { ... }, batch = 32 }.", width, 0) }
-  for _, name in ipairs(names) do
-    local entry = by_function[rawget(members, name)]
-    local sentence = entry and help.sentence(entry):match "^.-[^%.]%.%f[%s%z]" or entry and help.sentence(entry) or ""
-    parts[#parts + 1] = show.wrap(("  %-" .. widest .. "s  %s"):format(name, sentence), width, widest + 4):gsub("%s+$", "")
-  end
-  parts[#parts + 1] = "example: " .. help.source_examples.csv
-  parts[#parts + 1] = show.wrap("?pg.data.csv lists the options of one. A source has methods: source:split { 0.8, 0.2, seed = 1 }, "
-    .. "source:map { ... }, source:take(100), source:head(5), source:fields(), #source, source[1].", width, 0)
-  return table.concat(parts, "\n") .. "\n"
-end
-
 -- A key of a job: what it is, the keys of its own where it is a section, what may stand there where it names a family.
 local function key_text(found, width)
   local option, parts = found.option, {}
   local place = found.section == "" and "pg.experiment { %s }" or "pg.experiment { " .. found.section .. " = { %s } }"
   parts[1] = show.wrap(place:format(help_job.example(option)), width, 4)
   local type_text = option.type .. (option.range and " " .. option.range or "")
-  local rest = ("%s, %s: %s%s"):format(type_text, option.fallback or "required", option.doc, option.units and ", in " .. option.units or "")
+  local rest = ("%s, %s: %s%s"):format(type_text, help_job.default(option), option.doc, option.units and ", in " .. option.units or "")
   parts[2] = show.wrap("key of a job: " .. rest .. ".", width, 0)
   local section = found.section == "" and native.job_keys(option.name) or {}
   if #section > 0 then parts[#parts + 1] = options_table(section, width) end
@@ -382,7 +348,7 @@ end
 local function value_text(name, value, width)
   for _, family in ipairs(families) do
     if rawequal(value, family.members) then
-      return family.family == "source" and sources_text(family.members, width) or family_text(family, width) .. "\n"
+      return topics.text(family.family, help, width)
     end
   end
   if rawequal(value, pg.experiment) then return function_text(name, value, width) .. options_table(native.job_keys "", width) .. "\n" end
@@ -443,6 +409,7 @@ end
 ---@return string
 function help.text(name, width)
   width = math.max(40, math.min(width - 1, 120))
+  if rawget(_G, "job") == nil then name = name:gsub("^job%.", "") end
   load_entries()
   if name == "" or name == "pg" then return overview_text(width) end
   if name:lower():match "^perigee%.experiment$" or name == "Experiment" then name = "pg.experiment" end -- as annotations call it
@@ -469,7 +436,12 @@ function help.text(name, width)
     texts[1] = value_text(name, value, width)
   end
   texts[#texts + 1] = key
-  if #texts == 0 then texts[1] = not name:find "[.:]" and options_called(name, width) or nil end
+  local family = topics.family(name)
+  if key and family and name:find "s$" then texts[#texts + 1] = topics.text(family, help, width) end -- ?metrics
+  if #texts == 0 then
+    texts[1] = family and topics.text(family, help, width) or not name:find "[.:]" and options_called(name, width) or nil
+  end
+  if #texts == 0 then texts[1] = topics.advice(name, width) end
   if #texts == 0 then fail(name) end
   return table.concat(texts, "\n")
 end

@@ -4,29 +4,10 @@ local pg = require "perigee"
 local help = require "perigee.help"
 local help_function = require "perigee.help.function"
 local help_job = require "perigee.help.job"
+local topics = require "perigee.help.topics"
 local tensor = require "perigee.tensor"
 
 local reference = {}
-
-local chapters = {
-  { "layer", "Layers", "`pg.NAME { ... }`, in `pg.sequential { ... }` or applied to nodes of a `pg.graph`. Options without a default are required." },
-  { "activation", "Activations", 'A name, `activation = "relu"`, or a table, `activation = { type = "elu", alpha = 0.5 }`.' },
-  { "loss", "Losses", '`loss = "mse"`, or with options `loss = pg.loss.NAME { ... }`.' },
-  { "optimizer", "Optimisers", "`optimizer = pg.NAME { ... }`. A number may also be a schedule." },
-  { "schedule", "Schedules", "`lr = pg.NAME { ... }`: a number that changes while a run trains." },
-  { "initializer", "Initialisers", '`weight_init = "xavier"`, or with options `weight_init = pg.init.NAME { ... }`.' },
-  { "regularization", "Regularization", "`regularization = { l2 = 5e-4 }`, of the job or of one layer." },
-  { "clip", "Clipping", '`clip = { type = "NAME", ... }`.' },
-  { "constraint", "Constraints", '`constraint = { type = "NAME", ... }`, of the job or of one layer.' },
-  { "weight_noise", "Weight noise", '`weight_noise = { type = "NAME", ... }` of a layer.' },
-  { "metric", "Evaluations", '`metrics = { "NAME" }`, or with options `metrics = { pg.metric.NAME { ... } }`.' },
-  { "source", "Data sources", "`pg.data.NAME { ... }`. Sources of sources are also methods: `source:split { 0.8, 0.2 }`." },
-  { "transform", "Transforms", "`source:map { pg.transform.NAME { ... } }`." },
-  { "word_vectors", "Word vectors", "`pg.word_vectors { ... }`; with dashes, options of `perigee vectors train`: `--least-subword 3`." },
-  { "neighbours", "Near rows", "`pg.neighbours(x, { ... })`." },
-  { "policy", "Averaging policies", "`averaging = pg.averaging.NAME { ... }`: how several workers are kept together." },
-  { "codec", "Codecs", '`codec = "NAME"`, or with options `codec = { type = "NAME", ... }`: how values are sent.' },
-}
 
 -- Text of a paragraph, in which < and * mean themselves, and of a cell of a table.
 local function plain(text) return (text:gsub("%s*\n%s*", " "):gsub("[<*]", "\\%0")) end
@@ -49,8 +30,8 @@ end
 local function code(text) return "`" .. text .. "`" end
 
 local function default_of(option)
-  if not option.fallback then return option.required and "required" or "none" end
-  return option.fallback:find "[%w%[]" and cell(option.fallback) or code(option.fallback)
+  local default = help_job.default(option)
+  return default:find "[%w%[]" and cell(default) or code(default)
 end
 
 local function put_options(out, options, with_example)
@@ -153,11 +134,11 @@ function reference.page()
   put(out, "Everything that a script may name, with types, defaults and ranges, made from the definitions by "
     .. "`perigee schema --markdown > lua/REFERENCE.md`. At the prompt `?NAME` shows the same, and `perigee help NAME` in a shell.")
   local links = { "[Keys of a job](#keys-of-a-job)" }
-  for _, chapter in ipairs(chapters) do links[#links + 1] = ("[%s](#%s)"):format(chapter[2], chapter[2]:lower():gsub(" ", "-")) end
+  for _, chapter in ipairs(topics.chapters) do links[#links + 1] = ("[%s](#%s)"):format(chapter[2], chapter[2]:lower():gsub(" ", "-")) end
   links[#links + 1] = "[Functions](#functions)"
   out[#out + 1] = "- " .. table.concat(links, "\n- ") .. "\n"
   put_job(out)
-  for _, chapter in ipairs(chapters) do put_family(out, unpack(chapter)) end
+  for _, chapter in ipairs(topics.chapters) do put_family(out, unpack(chapter)) end
   out[#out + 1] = "## Functions\n"
   put(out, "Functions of tensors are methods too: `pg.exp(x)` is `x:exp()`. Axes and places count from 1.")
   out[#out + 1] = "| function | |\n|---|---|"

@@ -15,6 +15,7 @@
 #include "repl/commands/command.h"
 #include "src/core/error.h"
 #include "src/io/file.h"
+#include "src/job/job_schema.h"
 
 namespace perigee {
 namespace {
@@ -22,7 +23,9 @@ namespace {
 std::string topic, man_folder;
 
 void declare_help(CLI::App& app) {
-  app.add_option("topic", topic, "a command, a key of a job, or any name of the prompt's: train, early_stopping, adamw, pg.data.csv");
+  app.add_option(
+      "topic", topic,
+      "a command, a key of a job, any name of the prompt's, or all of a kind: train, early_stopping, adamw, pg.data.csv, losses");
   app.add_option("--man", man_folder, "write the manual pages into this folder instead");
 }
 
@@ -44,6 +47,18 @@ int show_command(const std::string& name) {
         "\n`perigee help COMMAND` shows a command's options; `perigee help NAME` explains what a script may name: perigee help "
         "early_stopping");
   return code;
+}
+
+// Keys of a job that have a command's name: "job.data", "data.train".
+void name_keys_called(const std::string& name) {
+  const auto tell = [&](const std::string& key) {
+    std::printf("\n'%s' is also a key of a job: `perigee help %s` explains it\n", name.c_str(), key.c_str());
+  };
+  for (const Option& option : job_schema.options) {
+    if (name == option.name) tell("job." + name);
+    const bool section = option.inside != nullptr && (option.type->values & takes::list) == 0;
+    if (section && option.inside->find(name) != nullptr) tell(option.name + ("." + name));
+  }
 }
 
 int columns() {
@@ -147,7 +162,11 @@ int write_man_pages(const std::filesystem::path& folder) {
 
 int run_help() {
   if (!man_folder.empty()) return write_man_pages(man_folder);
-  if (topic.empty() || is_command(topic)) return show_command(topic);
+  if (topic.empty() || is_command(topic)) {
+    const int code = show_command(topic);
+    name_keys_called(topic);
+    return code;
+  }
   std::string text;
   try {
     text = name_help(topic);

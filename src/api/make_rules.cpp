@@ -88,7 +88,8 @@ void write_family_member(std::ostream& out, const std::string& name, const char*
 }
 
 OptionText option_of(const Option& option) {
-  const std::string fallback = option.required() ? ", required" : *option.fallback ? std::string(", ") + option.fallback : "";
+  const bool told = !option.required() && *option.fallback && (option.fallback != std::string("none") || option.choices[0]);
+  const std::string fallback = option.required() ? ", required" : told ? std::string(", ") + option.fallback : "";
   return {option.name, type_text(option) + fallback + ": " + one_line(option.doc)};
 }
 

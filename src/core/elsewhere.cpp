@@ -24,6 +24,8 @@ constexpr std::string_view kSource =
 constexpr std::string_view kDepth = "several layers stand one after the other in pg.sequential";
 constexpr std::string_view kWeights =
     "it is an option of the loss: loss = pg.loss.cross_entropy { weights = { 1, 2, 3 } }, or { class_weight = \"balanced\" }";
+constexpr std::string_view kBalanced =
+    "source:balanced {} draws as many examples of each class: data = { train = train:balanced {}, batch = 32 }";
 constexpr std::string_view kHooks = "keys of the job do what callbacks do elsewhere: early_stopping, checkpoint, reduce_on_plateau, log";
 constexpr std::string_view kVerbose = "`perigee train --log plain` and --log json say how a run is shown";
 constexpr std::string_view kChain = "transforms are listed: source:map { pg.transform.flip {}, pg.transform.rotate { degrees = 10 } }";
@@ -42,6 +44,11 @@ constexpr Elsewhere kNames[] = {
     {"max_iter", "steps,epochs", ""},
     {"callbacks", "", kHooks},
     {"verbose", "", kVerbose},
+    {"accuracy", "classification",
+     "the evaluation 'classification' has it, which a job of classes is judged by; early_stopping = { metric = \"test.accuracy\" } watches "
+     "it"},
+    {"sampler", "", kBalanced},
+    {"WeightedRandomSampler", "", kBalanced},
     {"monitor", "metric", kStopping},
     {"patience", "patience", kStopping},
     {"early_stop", "early_stopping", kStopping},

@@ -55,10 +55,10 @@ constexpr Option kEarlyStopping[] = {
      "the figure that counts: \"test.accuracy\", \"validation.loss\", \"train.loss\"; of several evaluations \"test.roc.auc\""},
     {"lower_is_better", "boolean", "true for errors", "the figure is to become small"},
     {"every_epochs", "integer", "1", "epochs between two evaluations", {1, 1e6}},
-    {"patience", "integer", "1000000000", "evaluations without improvement after which it stops", {1, 1e9}},
+    {"patience", "integer", "never", "evaluations without improvement after which it stops", {1, 1e9}},
     {"min_improvement", "number", "0", "less does not count as improvement", {0, 1e300}},
     {"best", "number", "none", "it stops when the figure is as good"},
-    {"max_epochs", "integer", "1000000000", "it stops after so many", {1, 1e9}},
+    {"max_epochs", "integer", "never", "it stops after so many", {1, 1e9}},
     {"max_seconds", "number", "0", "it stops after so long; 0: never", {0, 1e300}, {}, "s"},
     {"max_loss", "number", "none", "it stops when a step's loss is larger", {-1e300, 1e300}},
 };

@@ -59,8 +59,11 @@ def help_of_commands():
     for name in command_names():
         if not re.search(rf"^  {name} ", listed, re.M):
             yield f"perigee help does not list {name}"
-        if run("help", name) != run(name, "--help"):
+        if not run("help", name).startswith(run(name, "--help")):
             yield f"perigee help {name} is not perigee {name} --help"
+    for name, key in [("data", "job.data"), ("train", "data.train"), ("report", "job.report")]:
+        if f"'{name}' is also a key of a job: `perigee help {key}`" not in run("help", name) or f"{name} = " not in run("help", key):
+            yield f"perigee help {name} does not name the key {key}, or has no example of it"
 
 
 def help_of_names():
@@ -68,6 +71,17 @@ def help_of_names():
                        ("pg.data.csv", "missing_values"), ("pg.experiment", "early_stopping"), ("checkpoint", "keep"), ("diloco", "outer")]:
         if part not in run("help", name):
             yield f"perigee help {name} does not say '{part}'"
+    kinds = {"losses": "mse", "schedules": "cosine", "optimizers": "adamw", "layers": "conv2d", "metrics": "roc", "sources": "csv", "transforms": "flip",
+             "policies": "diloco", "codecs": "int8", "activations": "relu", "initialisers": "xavier", "loss": "mse", "ops": "matmul"}
+    for kind, member in kinds.items():
+        if not re.search(member if kind == "loss" else rf"^  {member} +\S.{{8}}", run("help", kind), re.M):
+            yield f"perigee help {kind} has no line for {member}"
+    for name, part in [("accuracy", 'metric = "test.accuracy"'), ("sampler", "source:balanced {}"), ("pg.data", "source:split")]:
+        if part not in run("help", name):
+            yield f"perigee help {name} does not say {part}"
+    for name in ["early_stopping", "pg.data.csv", "job.data"]:
+        if re.search(r"1000000000|, none: |= none[ ,}]", run("help", name)):
+            yield f"perigee help {name} shows a default that is none"
     for key in re.findall(r"^\| `(\w+)` \|", REFERENCE.read_text().split("## Keys of a job")[1].split("\n## ")[0], re.M):
         if key not in command_names() and f"{key} = " not in run("help", key):
             yield f"perigee help {key} has no example"

@@ -58,4 +58,13 @@ end
 ---@return string
 function help_job.example(option) return option.name .. " = " .. option.example end
 
+---The value of an option that is left out, as help shows it.
+---@param option table
+---@return string
+function help_job.default(option)
+  local fallback = option.fallback
+  if fallback == "none" and not option.type:find('"none"', 1, true) then fallback = nil end
+  return fallback or option.required and "required" or "optional"
+end
+
 return help_job

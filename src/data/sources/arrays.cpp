@@ -254,9 +254,10 @@ SourcePtr register_source(const std::string& handle, SourcePtr source) {
 
 namespace {
 
-constexpr Option kArraysOptions[] = {{"handle", "string", "none", "names arrays in memory"},
-                                     {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
-                                     {"class_names", "any", "[]", kClassNamesDoc}};
+constexpr Option kArraysOptions[] = {
+    {"handle", "string", "none", "names arrays in memory"},
+    {"classes", "integer", "0", "number of classes of the label, whose numbers begin with 0; 0: found out", {0, 2147483648}},
+    {"class_names", "any", "[]", kClassNamesDoc}};
 
 }  // namespace
 

@@ -88,11 +88,12 @@ SourcePtr open_hdf5_source(const Config& config, const std::string& folder) {
 }
 
 constexpr const char* kHdf5Positional[] = {"file"};
-constexpr Option kHdf5Options[] = {{"file", "file", nullptr, "the file"},
-                                   {"x", "string", "none", "path of the data set with the examples: \"/train/images\""},
-                                   {"y", "string", "none", "path of the data set with the labels"},
-                                   {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
-                                   {"class_names", "any", "[]", kClassNamesDoc}};
+constexpr Option kHdf5Options[] = {
+    {"file", "file", nullptr, "the file"},
+    {"x", "string", "none", "path of the data set with the examples: \"/train/images\""},
+    {"y", "string", "none", "path of the data set with the labels"},
+    {"classes", "integer", "0", "number of classes of the label, whose numbers begin with 0; 0: found out", {0, 2147483648}},
+    {"class_names", "any", "[]", kClassNamesDoc}};
 
 }  // namespace
 

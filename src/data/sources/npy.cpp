@@ -19,10 +19,11 @@ SourcePtr open_npy(const Config& config, const std::string& folder) {
 }
 
 constexpr const char* kNpyPositional[] = {"x", "y"};
-constexpr Option kNpyOptions[] = {{"x", "file", "none", "the examples"},
-                                  {"y", "file", "none", "their labels"},
-                                  {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
-                                  {"class_names", "any", "[]", kClassNamesDoc}};
+constexpr Option kNpyOptions[] = {
+    {"x", "file", "none", "the examples"},
+    {"y", "file", "none", "their labels"},
+    {"classes", "integer", "0", "number of classes of the label, whose numbers begin with 0; 0: found out", {0, 2147483648}},
+    {"class_names", "any", "[]", kClassNamesDoc}};
 
 }  // namespace
 

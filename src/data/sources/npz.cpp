@@ -28,11 +28,12 @@ SourcePtr open_npz(const Config& config, const std::string& folder) {
 }
 
 constexpr const char* kNpzPositional[] = {"file"};
-constexpr Option kNpzOptions[] = {{"file", "file", nullptr, "the archive"},
-                                  {"x", "string", "none", "name of the array with the examples"},
-                                  {"y", "string", "none", "name of the array with the labels"},
-                                  {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
-                                  {"class_names", "any", "[]", kClassNamesDoc}};
+constexpr Option kNpzOptions[] = {
+    {"file", "file", nullptr, "the archive"},
+    {"x", "string", "none", "name of the array with the examples"},
+    {"y", "string", "none", "name of the array with the labels"},
+    {"classes", "integer", "0", "number of classes of the label, whose numbers begin with 0; 0: found out", {0, 2147483648}},
+    {"class_names", "any", "[]", kClassNamesDoc}};
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 namespace perigee {
 
 // ignored_class reads it; the loss itself counts all classes.
-inline constexpr Option kIgnoreOption{"ignore", "integer", "none", "a class that does not count, as padding has it: -1"};
+inline constexpr Option kIgnoreOption{"ignore", "integer", "none", "a class, counted from 0, that does not count, as padding has it: -1"};
 
 // A job puts numbers as "weights" in its place (src/train/class_weights.h).
 inline constexpr Option kBalanceOption{

@@ -26,7 +26,7 @@ Value build_ctc(Graph& graph, const Config& options, Value output, Value target)
   return build_of_steps(graph, options, output, target, {});
 }
 
-constexpr Option kCtcOptions[] = {{"blank", "integer", "0", "the class that stands for no label", {0, 1e9}},
+constexpr Option kCtcOptions[] = {{"blank", "integer", "0", "the class, counted from 0, that stands for no label", {0, 1e9}},
                                   {"zero_infinity", "boolean", "false", "labels that the steps have no room for cost 0, not infinity"}};
 
 }  // namespace
