@@ -7,9 +7,11 @@
 #include <functional>
 #include <tuple>
 
+#include "src/core/utf8.h"
 #include "src/io/base64.h"
 #include "src/io/lines.h"
 #include "src/io/plot/axis.h"
+#include "src/io/plot/short_names.h"
 #include "src/model/evaluator.h"
 #include "src/model/shown_example.h"
 #include "src/report/html.h"
@@ -374,6 +376,22 @@ TEST(EvaluationDetails, SlicesInAnyOrderGiveThoseOfTheWhole) {
   EXPECT_NEAR(whole.find("calibration")->find("ece")->as_number(), merged.find("calibration")->find("ece")->as_number(), 1e-12);
   EXPECT_THROW(
       merged_details(evaluator.task(), 100, std::vector{Json::parse(R"({"link": "softmax", "details": {"samples": 3}})", "state")}), Error);
+}
+
+TEST(ShortNames, StayDifferent) {
+  const std::string long_name(60, 'a');
+  EXPECT_EQ(short_names({"cat", "dog"}, 16), (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(short_names({long_name, "dog"}, 16), (std::vector<std::string>{"aaaaaaaaaaaaa...", "dog"}));
+  EXPECT_EQ(short_names({long_name + "-red", long_name + "-blue", "b" + long_name}, 16),
+            (std::vector<std::string>{"aaaaa...aaaa-red", "aaaaa...aaa-blue", "baaaaaaaaaaaa..."}))
+      << "where their beginnings are equal, their ends are shown";
+  EXPECT_EQ(short_names({long_name + "x" + long_name, long_name + "y" + long_name}, 16),
+            (std::vector<std::string>{"aaaaaaaaaaa...#0", "aaaaaaaaaaa...#1"}));
+  EXPECT_EQ(short_names({long_name, long_name}, 16)[1], "aaaaaaaaaaaaa...") << "one and the same name";
+  std::string umlauts;
+  for (int i = 0; i < 60; ++i) umlauts += "\u00e4";
+  EXPECT_EQ(utf8_width(short_names({umlauts + "x", umlauts + "y"}, 16)[0]), 16u);
+  EXPECT_TRUE(short_names({umlauts + "x", umlauts + "y"}, 16)[0].ends_with("\u00e4x"));
 }
 
 // They would count each example once. The page says so, also where there are but validation data, whose figures stand beside the details.

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/io/plot/short_names.h"
 #include "src/report/html.h"
 #include "src/report/section.h"
 
 namespace perigee {
 namespace {
 
-constexpr size_t kConfusionLargest = 40, kMostPairs = 8, kMostClasses = 200;
+constexpr size_t kConfusionLargest = 40, kMostPairs = 8, kMostClasses = 200, kLongestName = 32;
 
 struct Matrix {
   std::vector<std::vector<double>> counts;  // [actual][predicted]
@@ -31,19 +32,20 @@ Matrix matrix_of(const RunFiles& run) {
   }
   matrix.names = run.class_names();
   for (size_t i = matrix.names.size(); i < rows.size(); ++i) matrix.names.push_back(std::to_string(i));
+  matrix.names = short_names(matrix.names, kLongestName, "\u2026");
   return matrix;
 }
 
 std::string matrix_table(const Matrix& matrix) {
   std::vector<HtmlTable::Column> columns = {{"actual \\ predicted"}};
-  for (size_t i = 0; i < matrix.counts.size(); ++i) columns.push_back({shortened(matrix.names[i], 24), true});
+  for (size_t i = 0; i < matrix.counts.size(); ++i) columns.push_back({escaped(matrix.names[i]), true});
   HtmlTable table(
       "Examples by actual class (rows) and predicted class (columns); stronger shade: a greater share of the row; framed: right", columns,
       "matrix");
   for (size_t i = 0; i < matrix.counts.size(); ++i) {
     double sum = 0;
     for (const double count : matrix.counts[i]) sum += count;
-    std::vector<HtmlTable::Cell> cells = {shortened(matrix.names[i], 40)};
+    std::vector<HtmlTable::Cell> cells = {escaped(matrix.names[i])};
     for (size_t j = 0; j < matrix.counts.size(); ++j) {
       const double count = matrix.counts[i][j], share = sum > 0 ? count / sum : 0;
       const int shade = share <= 0 ? 0 : std::clamp(1 + static_cast<int>(std::sqrt(share) * 4.5), 1, 5);  // small shares are seen too
@@ -67,7 +69,7 @@ std::string pairs(const Matrix& matrix) {
   if (wrong.size() > kMostPairs) wrong.resize(kMostPairs);
   HtmlTable table("Most frequent mistakes", {{"actual"}, {"predicted"}, {"examples", true}});
   for (const Pair& pair : wrong)
-    table.row({shortened(matrix.names[pair.actual], 40), shortened(matrix.names[pair.predicted], 40), grouped_number(pair.count)});
+    table.row({escaped(matrix.names[pair.actual]), escaped(matrix.names[pair.predicted]), grouped_number(pair.count)});
   return table.empty() ? "<p class=\"note\">No example was misclassified.</p>\n" : table.html();
 }
 
@@ -79,10 +81,12 @@ std::string class_table(const RunFiles& run) {
     if (key.starts_with("f")) f_name = key;
   HtmlTable table("Each class against the rest",
                   {{"class"}, {"precision", true}, {"recall", true}, {escaped(f_name), true}, {"examples", true}});
+  std::vector<std::string> names;
+  for (const Json& row : rows) names.push_back(text_in(row, {"name"}));
+  names = short_names(names, kLongestName, "\u2026");
   for (size_t i = 0; i < std::min(rows.size(), kMostClasses); ++i)
-    table.row({shortened(text_in(rows[i], {"name"}), 60), plain_number(number_in(rows[i], {"precision"})),
-               plain_number(number_in(rows[i], {"recall"})), plain_number(number_in(rows[i], {f_name})),
-               grouped_number(number_in(rows[i], {"examples"}))});
+    table.row({escaped(names[i]), plain_number(number_in(rows[i], {"precision"})), plain_number(number_in(rows[i], {"recall"})),
+               plain_number(number_in(rows[i], {f_name})), grouped_number(number_in(rows[i], {"examples"}))});
   return table.html() + left_out_note(rows.size(), kMostClasses, "classes", "report.json");
 }
 

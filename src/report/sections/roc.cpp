@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/io/plot/short_names.h"
 #include "src/report/figure.h"
 #include "src/report/html.h"
 #include "src/report/section.h"
@@ -60,10 +61,13 @@ SectionText make_roc(const RunFiles& run) {
                    .square = true,
                    .diagonal = ""};
   HtmlTable table("Areas under the curves", {{"class"}, {"ROC AUC", true}, {"average precision", true}});
+  std::vector<std::string> names;
+  for (const Json* row : sorted) names.push_back(text_in(*row, {"name"}));
+  names = short_names(names, 40, "\u2026");
   for (size_t i = 0; i < std::min(sorted.size(), kMostRocRows); ++i) {
     const Json& row = *sorted[i];
-    const std::string name = text_in(row, {"name"});
-    table.row({shortened(name, 60), plain_number(number_in(row, {"auc"})), plain_number(number_in(row, {"average_precision"}))});
+    const std::string& name = names[i];
+    table.row({escaped(name), plain_number(number_in(row, {"auc"})), plain_number(number_in(row, {"average_precision"}))});
     const Json* curve = row.find("curve");
     if (!curve || i >= kMostCurves) continue;
     rates.series.push_back({name, points_of(*curve, "false_positive_rate", "recall", true)});

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/io/plot/short_names.h"
 #include "src/report/html.h"
 #include "src/report/section.h"
 
@@ -93,7 +94,7 @@ std::string rows(const Json::Array& examples, const std::vector<std::string>& na
 SectionText make_worst(const RunFiles& run) {
   const auto& examples = list_in(run.details, {"evaluation", "worst"});
   if (examples.empty()) return {"", no_details(run, "This run kept no examples: it is of an older version, or its data are empty.")};
-  const std::vector<std::string> names = run.class_names();
+  const std::vector<std::string> names = short_names(run.class_names(), 40, "\u2026");
   const bool images = examples[0].find("image") != nullptr;
   const std::string note = "<p class=\"note\">The " + std::to_string(std::min(examples.size(), kWorstMost)) +
                            " examples with the greatest loss" + (images ? "" : "; numbers of examples count from 0") +

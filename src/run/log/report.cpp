@@ -5,6 +5,7 @@
 
 #include "src/core/utf8.h"
 #include "src/io/plot/chart.h"
+#include "src/io/plot/short_names.h"
 #include "src/run/run_folder.h"
 
 namespace perigee {
@@ -28,19 +29,30 @@ std::string decimal(const Json* value, const char* format = "%.4f") {
 
 std::string class_name(const Json& row) { return printable(row.find("name")->as_string()); }
 
-std::string ellipsis(const std::string& text, size_t most) { return utf8_width(text) <= most ? text : utf8_prefix(text, most - 3) + "..."; }
+// The names of the rows of a table, as there is room for them.
+std::vector<std::string> row_names(const Json& rows) {
+  std::vector<std::string> names;
+  for (const Json& row : rows.as_array()) names.push_back(class_name(row));
+  return short_names(names, kLongestName);
+}
+
+size_t widest(const std::vector<std::string>& names) {
+  size_t width = 5;
+  for (const std::string& name : names) width = std::max(width, utf8_width(name));
+  return width;
+}
 
 std::string class_table(const Json& classes) {
-  size_t width = 5;
+  const std::vector<std::string> names = row_names(classes);
+  const size_t width = widest(names);
   std::string f_name = "f1";
-  for (const Json& row : classes.as_array()) {
-    width = std::max(width, utf8_width(ellipsis(class_name(row), kLongestName)));
+  for (const Json& row : classes.as_array())
     for (const auto& [key, value] : row.as_object())
       if (key[0] == 'f') f_name = key;
-  }
   std::string text = padded("class", width, true) + "  precision    recall  " + padded(f_name, 8) + "  examples\n";
-  for (const Json& row : classes.as_array()) {
-    text += padded(ellipsis(class_name(row), kLongestName), width, true);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Json& row = classes.as_array()[i];
+    text += padded(names[i], width, true);
     text += padded(decimal(row.find("precision")), 11) + padded(decimal(row.find("recall")), 10) + padded(decimal(row.find(f_name)), 10);
     text += padded(std::to_string(row.find("examples")->as_int()), 10) + "\n";
   }
@@ -54,14 +66,13 @@ std::string confusion_table(const Json& matrix, const Json* classes) {
   size_t width = 4;
   for (const Json& row : rows)
     for (const Json& count : row.as_array()) width = std::max(width, std::to_string(count.as_int()).size() + 1);
-  const auto name = [&](size_t i) {
-    return classes && i < classes->as_array().size() ? class_name(classes->as_array()[i]) : std::to_string(i);
-  };
+  const std::vector<std::string> names = classes ? row_names(*classes) : std::vector<std::string>{};
+  const auto name = [&](size_t i) { return i < names.size() ? names[i] : std::to_string(i); };
   size_t longest = 0;
   for (size_t i = 0; i < rows.size(); ++i) longest = std::max(longest, utf8_width(name(i)));
   const bool numbered = std::max<size_t>(6, longest) + rows.size() * std::max(width, longest + 1) > kWidest;
   if (!numbered) width = std::max(width, longest + 1);
-  const auto head = [&](size_t i) { return numbered ? padded(std::to_string(i), 2) + " " + ellipsis(name(i), kLongestName) : name(i); };
+  const auto head = [&](size_t i) { return numbered ? padded(std::to_string(i), 2) + " " + name(i) : name(i); };
   size_t left = 6;
   for (size_t i = 0; i < rows.size(); ++i) left = std::max(left, utf8_width(head(i)));
   std::string text = "confusion matrix (row: actual, column: predicted)\n" + padded("", left);
@@ -79,12 +90,14 @@ std::string confusion_table(const Json& matrix, const Json* classes) {
 std::string area_table(const Json& roc) {
   const Json* classes = roc.find("classes");
   if (!classes || !classes->is_array() || classes->as_array().empty() || !classes->as_array()[0].find("auc")) return "";
-  size_t width = 5;
-  for (const Json& row : classes->as_array()) width = std::max(width, utf8_width(ellipsis(class_name(row), kLongestName)));
+  const std::vector<std::string> names = row_names(*classes);
+  const size_t width = widest(names);
   std::string text = "\n" + padded("class", width, true) + "   ROC AUC  average precision\n";
-  for (const Json& row : classes->as_array())
-    text += padded(ellipsis(class_name(row), kLongestName), width, true) + padded(decimal(row.find("auc")), 10) +
-            padded(decimal(row.find("average_precision")), 19) + "\n";
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Json& row = classes->as_array()[i];
+    text +=
+        padded(names[i], width, true) + padded(decimal(row.find("auc")), 10) + padded(decimal(row.find("average_precision")), 19) + "\n";
+  }
   return text;
 }
 

@@ -9,6 +9,7 @@
 #include "src/core/warning.h"
 #include "src/data/streams.h"
 #include "src/io/plot/matrix.h"
+#include "src/io/plot/short_names.h"
 #include "src/job/job_schema.h"
 #include "src/model/shown_example.h"
 #include "src/nn/describe_network.h"
@@ -180,6 +181,7 @@ void TensorboardLog::confusion(const Json& evaluation, int64_t step) {
     const bool named = classes.is_array() && i < classes.as_array().size() && inside(classes.as_array()[i], "name").is_string();
     chart.names.push_back(named ? inside(classes.as_array()[i], "name").as_string() : std::to_string(i));
   }
+  chart.names = short_names(chart.names, 24, "..");
   writer_.image("confusion", step, png_matrix(chart));
 }
 
