@@ -44,7 +44,9 @@ struct TrainOptions {
 void declare_train(CLI::App& app) {
   app.add_option("script", train_command_options.script, "SCRIPT.lua, JOB.json or JOB.yaml; may be left out with --resume RUN");
   app.add_option("--set", train_command_options.settings,
-                 "set a value of the job, as in --set optimizer.lr=0.01; may be given several times")
+                 "set a value of the job, as in --set optimizer.lr=0.01 or --set network.layers.2.out=64 (places count from 1, as in "
+                 "messages; or a "
+                 "layer's name); may be given several times")
       ->allow_extra_args(false);
   app.add_option("--epochs", train_command_options.epochs, "passes over the training data")->check(CLI::PositiveNumber);
   app.add_option("--steps", train_command_options.steps,
@@ -213,9 +215,18 @@ void refuse_for_repeats(const Repeats& repeats, bool alone, const std::optional<
     throw Error(ErrorKind::usage, {"--trace", "is a timeline of one run", option, "", "leave out one of the two"});
 }
 
+// Events that are shown of each of several runs while it goes on.
+bool is_of_repeats(std::string_view kind) {
+  constexpr std::string_view kShown[] = {"step", "workers", "error"};
+  return std::ranges::find(kShown, kind) != std::end(kShown);
+}
+
 int train_several(const Job& job, const Repeats& repeats, const SessionOptions& session, Display& display, bool alone, Detached& detached) {
+  const bool all = display_kind(train_command_options.log) == DisplayKind::json;
   const auto show = [&](const Json& event, const std::string& folder) {
-    display.event(event);
+    // A run has one line, when it is over; what it says of itself is in its folder.
+    const Json* kind = event.find("event");
+    if (all || (kind && kind->is_string() && is_of_repeats(kind->as_string()))) display.event(event);
     if (event.find("folder")) detached.begins(std::filesystem::path(folder).parent_path().string());
   };
   if (!alone) ClusterJob(repeats.job_of(job, repeats.runs(job)[0]), session.trainer);  // refuses what is wrong before there is a folder

@@ -130,7 +130,7 @@ std::string phase_line(const Json& event) {
 
 std::string cluster_event_line(const Json& event) {
   const std::string kind = display_cluster_text_of(event, "event");
-  for (const char* known : {"start", "step", "epoch", "end", "error", "workers", "warning", "repeats", "repeat", "summary"})
+  for (const char* known : {"start", "step", "epoch", "end", "error", "workers", "warning", "repeats", "repeat", "repeat_end", "summary"})
     if (kind == known) return "";
   if (kind == "phase") return phase_line(event);
   if (kind == "set" && event.find("rate_factor")) return "";  // reduce_on_plateau, which has a line of its own

@@ -23,11 +23,11 @@ std::string cell(const std::string& name, double value) {
 }
 
 // The figures that the runs are compared by: of the test data, else of the validation data, else of the training.
-std::vector<std::string> columns_of(const Json& summary) {
+std::vector<std::string> columns_of(const Json& event) {
   std::vector<std::string> columns;
   for (const char* part : {"test.", "validation.", "train."}) {
     if (!columns.empty()) break;
-    for (const auto& [name, spread] : members_in(summary, {"figures"}))
+    for (const auto& [name, spread] : members_in(event, {"figures"}))
       if (name.starts_with(part) && columns.size() < kMostColumns) columns.push_back(name);
   }
   return columns;
@@ -62,14 +62,9 @@ std::string table_of(const Json& summary) {
   const std::vector<std::string> columns = columns_of(summary);
   if (columns.empty()) return "";
   Table table;
-  std::vector<std::string> head = {"run"};
+  std::vector<std::string> head = {""};
   head.insert(head.end(), columns.begin(), columns.end());
   table.add(std::move(head));
-  for (const Json& run : list_in(summary, {"runs"})) {
-    std::vector<std::string> row = {text_in(run, {"run"})};
-    for (const std::string& name : columns) row.push_back(cell(name, number_in(run, {"figures", name})));
-    table.add(std::move(row));
-  }
   for (const char* of : {"mean", "deviation"}) {
     std::vector<std::string> row = {of};
     for (const std::string& name : columns) row.push_back(cell(name, number_in(summary, {"figures", name, of})));
@@ -93,11 +88,14 @@ std::string summary_text(const Json& summary) {
 
 std::string repeats_text(const Json& event) {
   if (is_event(event, "summary")) return summary_text(event);
-  if (!is_event(event, "repeat")) return "";
+  if (!is_event(event, "repeat_end")) return "";
   char text[160];
-  std::snprintf(text, sizeof text, "%.80s, run %.0f of %.0f", text_in(event, {"run"}).c_str(), number_in(event, {"number"}),
+  std::snprintf(text, sizeof text, "%.80s, run %.0f of %.0f:", text_in(event, {"run"}).c_str(), number_in(event, {"number"}),
                 number_in(event, {"of"}));
-  return text;
+  std::string line = text;
+  for (const std::string& name : columns_of(event))
+    line += (line.ends_with(':') ? " " : ", ") + name + " " + cell(name, number_in(event, {"figures", name}));
+  return line;
 }
 
 }  // namespace perigee

@@ -7,7 +7,7 @@
 
 namespace perigee {
 
-// The text of the events "repeat" and "summary"; empty for any other.
+// The text of the events "repeat_end" and "summary"; empty for any other.
 std::string repeats_text(const Json& event);
 
 }  // namespace perigee

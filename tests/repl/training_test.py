@@ -64,6 +64,10 @@ def folds_are_tested_on_what_they_were_not_trained_on():
     loss = summary["figures"]["test.loss"]
     assert abs(loss["mean"] - statistics.mean(losses)) < 1e-12 and abs(loss["deviation"] - statistics.stdev(losses)) < 1e-12, loss
     assert re.search(r"\nmean +[\d.]+ +[\d.]+ %", text) and re.search(r"\ndeviation +[\d.e-]+ +[\d.]+ %", text), text
+    assert len(re.findall(r"^fold-\d, run \d of 3: test.loss [\d.]+, test.accuracy [\d.]+ %", text, re.M)) == 3, text
+    # Progress has a line every five seconds.
+    more = [line for line in text.splitlines() if not re.match(r"fold-\d, run|epoch \d+ step|mean|deviation| +test\.|runs are in", line)]
+    assert not more, f"a run has one line; more are {more}"
     data = read("folds/fold-2/job.json")["data"]
     assert data["train"]["type"] == "map" and data["train"]["source"]["part"] == "train" and data["train"]["source"]["stratified"], data
     still = {"type": "scale", "factor": 1, "field": "x"}  # nothing random is left

@@ -66,7 +66,10 @@ class RepeatedRun {
   bool run(const std::atomic<bool>& stop) {
     try {
       for (size_t i = 0; i < all_.size(); ++i) {
-        if (take_over(all_[i])) continue;
+        if (take_over(all_[i])) {
+          tell_end(i);
+          continue;
+        }
         if (stop || !train(i)) return sum_up("interrupted"), false;
       }
     } catch (const Error&) {
@@ -86,6 +89,18 @@ class RepeatedRun {
     options_.show(event);
   }
 
+  Json about(const char* event, size_t place) const {
+    return Json(
+        Json::Object{{"event", event}, {"run", all_[place].name}, {"number", static_cast<int64_t>(place) + 1}, {"of", std::ssize(all_)}});
+  }
+
+  // Tells of the run that was finished last.
+  void tell_end(size_t place) {
+    Json event = about("repeat_end", place);
+    event.set("figures", *finished_.back().find("figures"));
+    tell(event);
+  }
+
   // A run that was finished before.
   bool take_over(const Repeat& repeat) {
     const std::string file = path_of(repeat) + kResult;
@@ -100,9 +115,7 @@ class RepeatedRun {
   bool train(size_t place) {
     const Repeat& repeat = all_[place];
     const std::string own = path_of(repeat);
-    Json event(
-        Json::Object{{"event", "repeat"}, {"run", repeat.name}, {"number", static_cast<int64_t>(place) + 1}, {"of", std::ssize(all_)}});
-    tell(event);
+    tell(about("repeat", place));
     SessionOptions session = options_.session;
     const bool begun = !CheckpointFolder(own + "/checkpoints", 1).files().empty();
     session.out = begun ? "" : own;
@@ -112,6 +125,7 @@ class RepeatedRun {
     const Json end = options_.train(repeats_.job_of(job_, repeat), std::move(session));
     if (const Json* why = end.find("stopped"); why && *why == Json("interrupted")) return false;
     keep(repeat, end);
+    tell_end(place);
     return true;
   }
 

@@ -13,7 +13,7 @@ struct RepeatedOptions {
   SessionOptions session;  // out: the folder that the runs lie in; resume: such a folder, whose finished runs are taken over
   bool stratify = true;
   std::function<Json(const Job& job, SessionOptions options)> train;  // makes one run; gives its event "end"
-  std::function<void(const Json& event)> show;                        // "repeat" before each run, "summary" in the end
+  std::function<void(const Json& event)> show;  // "repeat" before each run, "repeat_end" after it, "summary" in the end
   std::function<std::string(const std::string& folder)> resume_command;
 };
 
