@@ -40,6 +40,8 @@ class Evaluation {
   // (-1: all). `weights`: how much each row counts, at least `count` of them; none: all count 1. A row of weight 0 is passed over, whatever is
   // in it. Error(data) when a label is out of range, Error(model) when shapes do not fit.
   virtual void add(const Tensor& output, const Tensor& target, int64_t count = -1, std::span<const double> weights = {}) = 0;
+  // Refuses batches of such types that it cannot take, where that can be told before there are any: Error(model).
+  virtual void check(const Type& output, const Type& target) { (void)output, (void)target; }
   // Takes in what `other`, made from the same description, has seen. The result is that of having seen both.
   virtual void merge(const Evaluation& other) = 0;
   // The figures: an object; numbers that are not defined (no examples, no positives) are null.

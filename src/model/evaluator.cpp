@@ -62,6 +62,8 @@ EvaluationTask tasks_of(const Model& model, std::span<const Field> targets) {
 
 // A training part whose targets were mixed has distributions, where the others have labels.
 std::string hint_for(const Field& field, const Type& wanted) {
+  if (field.dtype == Dtype::f32 && field.shape.rank() == 1 && wanted == Type{Dtype::i64, Shape{}})
+    return "the training part has labels: leave pg.transform.one_hot out of this one, or give it to both";
   if (field.classes == 0 || wanted != Type{Dtype::f32, Shape{field.classes}}) return "";
   return "make distributions of its labels too: source:map { pg.transform.one_hot {} }, and judge them by metrics = { \"classification\" }";
 }
@@ -98,7 +100,17 @@ Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Jso
   for (size_t i = 0; i <= model.spec().more_heads.size(); ++i)
     targets.push_back(source_->fields()[static_cast<size_t>(fields_[static_cast<size_t>(target_) + i])]);
   task_ = tasks_of(model, targets);
-  EvaluationSums(metrics_, task_, where_);  // refuses what does not fit the task
+  const auto batch_of = [](Dtype dtype, const Shape& example) {
+    std::vector<int64_t> dims = example.vector();
+    dims.insert(dims.begin(), 2);
+    return Type{dtype, Shape(dims)};
+  };
+  const Type output = model.output_types().at(0);
+  EvaluationSums(metrics_, task_, where_).check(batch_of(output.dtype, output.shape), batch_of(targets[0].dtype, targets[0].shape));
+}
+
+void EvaluationSums::check(const Type& output, const Type& target) {
+  for (const auto& evaluation : evaluations_) evaluation->check(output, target);
 }
 
 EvaluationSums::EvaluationSums(const Json& metrics, const EvaluationTask& task, const std::string& where) : task_(task) {

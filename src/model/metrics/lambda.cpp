@@ -42,6 +42,8 @@ class LambdaFigure : public Evaluation {
     }
   }
 
+  void check(const Type& output, const Type& target) override { function_of(output, target); }
+
   void merge(const Evaluation& other) override {
     const auto& from = dynamic_cast<const LambdaFigure&>(other);
     sum_ += from.sum_;

@@ -17,6 +17,11 @@ JOBS = [
      {"loss": 'pg.loss.cross_entropy { class_weight = "balanced" }', "train": f"{NUMBERS}:mixup()"}),
     ("arrays (2 examples)", "field 'y' does not fit the model", ("}, batch = 10", "}:map { pg.transform.one_hot {} }, batch = 10"), "source:map { pg.transform.one_hot {} }",
      {"train": f"{NUMBERS}:mixup(), test = {NUMBERS}"}),
+    # A figure of one's own is tried before there is a run folder.
+    ("trial.lua:", "'add': shapes do not fit together; got 2x2 and 3", ("{ 1, 2, 3 }", "{ 1, 2 }"), "",
+     {"train": f"{NUMBERS}, test = {NUMBERS}", "more": "metrics = { near = function(outputs, targets) return (outputs + pg.tensor { 1, 2, 3 }):sum(2) end },"}),
+    ("arrays (2 examples)", "field 'y' does not fit the model; got f32[2], expected i64[]", (":map { pg.transform.one_hot {} }", ""),
+     "leave pg.transform.one_hot out of this one, or give it to both", {"train": f"{NUMBERS}, test = {NUMBERS}:map {{ pg.transform.one_hot {{}} }}"}),
     ("trial.lua:", "is no image", ("cutmix", "mixup"), "mix it with mixup", {"train": f"{NUMBERS}:cutmix {{}}"}),
     ("trial.lua:", "has numbers that cannot be mixed", (', field = "y"', ""), "f32, of examples", {"train": f'{NUMBERS}:mixup {{ alpha = 1, field = "y" }}'}),
     ("trial.lua:", "is no label", (', field = "n"', ""), "a field with the number of a class", {"train": f'{NUMBERS}:balanced {{ size = 4, field = "n" }}'}),
