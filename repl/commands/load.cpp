@@ -7,6 +7,7 @@
 #include "src/core/error.h"
 #include "src/io/file.h"
 #include "src/io/store/url.h"
+#include "src/model/model_file.h"
 #include "src/run/run_folder.h"
 
 namespace perigee {
@@ -30,12 +31,7 @@ Job load_job(const std::string& path, const std::vector<std::string>& settings) 
 }
 
 std::string model_path(const std::string& path) {
-  if (folder_exists(path)) {
-    for (const char* name : {"/model.safetensors", "/checkpoints/best.safetensors"})
-      if (file_exists(path + name)) return path + name;
-    throw Error(ErrorKind::usage, {path, "this folder has no model.safetensors", "", "a model, or the folder of a finished run",
-                                   "the model comes first, then the data"});
-  }
+  if (folder_exists(path)) return file_of_model(path, "the model comes first, then the data");
   if (is_store_path(path)) expect_there(path);
   else if (std::error_code status; !fs::exists(path, status)) no_such_model(path);
   return path;

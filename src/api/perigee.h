@@ -116,7 +116,7 @@ PERIGEE_API perigee_status perigee_job_load(perigee_context* context, const char
 PERIGEE_API void perigee_job_free(perigee_job* job) PERIGEE_NOEXCEPT;
 PERIGEE_API const char* perigee_job_message(const perigee_job* job) PERIGEE_NOEXCEPT;
 
-/* Sets "optimizer.lr" or "network.layers.0.out"; `value` is JSON, or else a string. */
+/* Sets "optimizer.lr" or "network.layers.1.out", where places count from 1 as in messages; `value` is JSON, or else a string. */
 PERIGEE_API perigee_status perigee_job_set(perigee_job* job, const char* path, const char* value) PERIGEE_NOEXCEPT;
 /* The canonical JSON document: equal for equal jobs, whichever front-end wrote them. */
 PERIGEE_API perigee_status perigee_job_json(perigee_job* job, char** json) PERIGEE_NOEXCEPT;
@@ -367,7 +367,8 @@ PERIGEE_API perigee_status perigee_job_train(perigee_job* job, const perigee_tra
 
 /* --- Models ------------------------------------------------------------------------------------------------------------------ */
 
-/* A model file is data only and cannot execute anything. It is checked whole before memory is allocated for it. */
+/* `path`: a model file, or the folder of a run, whose model.safetensors it is. A model file is data only and cannot execute anything. It is
+ * checked whole before memory is allocated for it. */
 PERIGEE_API perigee_status perigee_model_load(perigee_context* context, const char* path, perigee_model** out) PERIGEE_NOEXCEPT;
 /* The bytes are copied. */
 PERIGEE_API perigee_status perigee_model_load_memory(perigee_context* context, const void* bytes, size_t byte_count,

@@ -79,12 +79,6 @@ Metadata model_metadata(const LoadedModel& loaded) { return model_metadata(*load
                                  .hint = std::move(hint)});
 }
 
-[[noreturn]] void refuse_folder(const std::string& path) {
-  const std::string file = path + (path.ends_with('/') ? "" : "/") + "model.safetensors";
-  throw Error(ErrorKind::usage,
-              {.where = path, .what = "is a folder", .expected = "a model file", .hint = file_exists(file) ? "give " + file : ""});
-}
-
 // The type of a network's numbers; files of before there was a choice do not say it.
 Dtype network_dtype(const std::string& name, const std::string& where) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64})
@@ -225,9 +219,17 @@ LoadedModel load_model(std::span<const std::byte> bytes, const std::string& wher
   return loaded;
 }
 
+std::string file_of_model(const std::string& path, const std::string& hint) {
+  if (!folder_exists(path)) return path;
+  const std::string folder = path + (path.ends_with('/') ? "" : "/");
+  for (const char* name : {"model.safetensors", "checkpoints/best.safetensors"})
+    if (file_exists(folder + name)) return folder + name;
+  throw Error(ErrorKind::usage, {path, "this folder has no model.safetensors", "", "a model, or the folder of a finished run", hint});
+}
+
 LoadedModel load_model(const std::string& path) {
-  if (folder_exists(path)) refuse_folder(path);
-  return load_model(read_file(path), path);
+  const std::string file = file_of_model(path);
+  return load_model(read_file(file), file);
 }
 
 std::vector<std::byte> model_bytes(const LoadedModel& loaded) {

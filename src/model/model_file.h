@@ -19,7 +19,9 @@ struct LoadedModel {
   Json fitted;  // what was fitted on the training data; null when nothing was
   std::vector<std::string> class_names;
 };
-LoadedModel load_model(const std::string& path);
+// A run folder stands for the model in it, wherever a model is named; any other path is itself. Error(usage) for a folder without one.
+std::string file_of_model(const std::string& path, const std::string& hint = "");
+LoadedModel load_model(const std::string& path);  // a model file, or a run folder
 LoadedModel load_model(std::span<const std::byte> bytes, const std::string& where);
 
 // A loaded model written again (its parameters may have been changed). save_model() writes to a temporary file, syncs and renames.

@@ -1,21 +1,9 @@
 #include "src/model/network_function.h"
 
-#include <filesystem>
-
 #include "src/nn/loss.h"
 
 namespace perigee {
 namespace {
-
-std::string file_of_model(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code status;
-  if (!fs::is_directory(path, status)) return path;
-  for (const char* name : {"/model.safetensors", "/checkpoints/best.safetensors"})
-    if (fs::exists(path + name, status)) return path + name;
-  throw Error(ErrorKind::usage,
-              {.where = path, .what = "this folder has no model.safetensors", .expected = "a model, or the folder of a finished run"});
-}
 
 Type without_batch(const Type& type) {
   std::vector<int64_t> dims = type.shape.vector();
@@ -35,7 +23,7 @@ NetworkFunction::NetworkFunction(Json network, std::vector<NetworkInput> inputs,
   name_outputs();
 }
 
-NetworkFunction::NetworkFunction(const std::string& path) : loaded_(load_model(file_of_model(path))) { name_outputs(); }
+NetworkFunction::NetworkFunction(const std::string& path) : loaded_(load_model(path)) { name_outputs(); }
 
 void NetworkFunction::name_outputs() {
   const ModelSpec& spec = loaded_.model->spec();

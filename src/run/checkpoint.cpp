@@ -292,14 +292,6 @@ void CheckpointSnapshot::write(const std::string& path) const {
 
 namespace {
 
-// A run folder stands for the model in it, as on the command line.
-std::string model_in(const std::string& path) {
-  if (!folder_exists(path)) return path;
-  for (const char* name : {"/model.safetensors", "/checkpoints/best.safetensors"})
-    if (file_exists(path + name)) return path + name;
-  throw Error(ErrorKind::usage, {path, "this folder has no model.safetensors", "", "a model, or the folder of a finished run"});
-}
-
 // Every parameter that is not skipped is in the file, with the same shape. One message names all that are not.
 template <class Skipped>
 void check_taken_over(const Config& pretrained, const Safetensors& file, const Params& params, const std::string& path, Skipped skipped) {
@@ -324,7 +316,7 @@ void check_taken_over(const Config& pretrained, const Safetensors& file, const P
 
 void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::string& folder, SourceOpener* opener) {
   const std::string model = pretrained.string("model");
-  const std::string path = opener ? opener->locate(model, pretrained.where() + ".model", folder) : model_in(path_in(folder, model));
+  const std::string path = opener ? opener->locate(model, pretrained.where() + ".model", folder) : file_of_model(path_in(folder, model));
   const std::vector<std::string> skip = pretrained.string_list("skip");
   const bool partial = pretrained.boolean("partial", false);
   pretrained.string_list("freeze");  // the network was built with it

@@ -220,11 +220,13 @@ TEST_F(Houses, EachOutputHasItsClassNamesInEveryLanguage) {
   perigee_context_free(context);
 }
 
-TEST_F(Houses, NamesTheModelOfAFolder) {
-  const std::string text = failure([&] { pg::model::load(folder_); }, PERIGEE_USAGE);
-  EXPECT_NE(text.find("is a folder; expected a model file; give " + file("model.safetensors")), std::string::npos) << text;
+TEST_F(Houses, ARunFolderStandsForItsModel) {
+  std::string layer;
+  EXPECT_EQ(predicted_in_c(folder_, kRecord, &layer), predicted_in_c(file("model.safetensors"), kRecord, &layer));
+  EXPECT_EQ(pg::model::load(folder_ + "/").predict_records(kRecord).output().of(0)[0], predicted_in_c(folder_, kRecord, &layer));
   std::filesystem::remove(file("model.safetensors"));
-  EXPECT_EQ(failure([&] { pg::model::load(folder_); }, PERIGEE_USAGE).find("; give "), std::string::npos);
+  const std::string text = failure([&] { pg::model::load(folder_); }, PERIGEE_USAGE);
+  EXPECT_NE(text.find("this folder has no model.safetensors; expected a model, or the folder of a finished run"), std::string::npos) << text;
 }
 
 TEST_F(Houses, SaysWhatIsMissingAndWhatIsUnknown) {
