@@ -111,6 +111,19 @@ class Installed(unittest.TestCase):
         self.assertEqual({p.relative_to(models) for p in models.rglob("*") if p.is_file()}, tracked)
         self.assertIn("total", run(program, "describe", models / "siamese.lua"))
 
+    def test_links_of_documents_lead_somewhere(self):
+        documents = next(self.root.rglob("share/perigee"))
+        count = 0
+        for file in documents.rglob("*.md"):
+            text = re.sub(r"^```.*?^```$", "", file.read_text(), flags=re.M | re.S)
+            for path in re.findall(r"\[[^\]\[]+\]\(([\w./-]+)(?:#[\w-]+)?\)", text):
+                if not path.startswith("http"):
+                    count += 1
+                    self.assertTrue((file.parent / path).exists(), f"{file.relative_to(documents)}: {path}")
+        self.assertGreater(count, 50)
+        self.assertTrue((documents / "../doc/perigee/examples/example_predict.c").exists())
+        self.assertIn("doc/perigee/examples/example_predict.c)", (documents / "README.md").read_text())
+
     # The tree that `luarocks make` fills is self-contained: the library beside the module is the one that is loaded.
     @unittest.skipUnless(shutil.which("luarocks") and shutil.which("luajit"), "luarocks or luajit is not installed")
     @unittest.skipUnless(BUILD == ROOT / "build", "the rockspec builds in build/")
