@@ -70,21 +70,33 @@ int collect(lua_State* L) {
   return 0;
 }
 
+// As tostring() has it; a table that has no text of its own shows what it holds, as at the prompt.
+void push_text(lua_State* L, int index) {
+  constexpr int kColumns = 100;
+  const bool plain = lua_istable(L, index) && luaL_getmetafield(L, index, "__tostring") == 0;
+  lua_getglobal(L, plain ? "require" : "tostring");
+  if (plain) {
+    lua_pushliteral(L, "perigee.show");
+    lua_call(L, 1, 1);
+    lua_getfield(L, -1, "value");
+  }
+  lua_pushvalue(L, index);
+  if (plain) lua_pushinteger(L, kColumns);
+  lua_call(L, plain ? 2 : 1, 1);
+}
+
 }  // namespace
 
 int lua_print(lua_State* L, std::FILE* to) {
   const int count = lua_gettop(L);
-  lua_getglobal(L, "tostring");
   for (int i = 1; i <= count; ++i) {
-    lua_pushvalue(L, -1);
-    lua_pushvalue(L, i);
-    lua_call(L, 1, 1);
+    push_text(L, i);
     size_t length = 0;
     const char* text = lua_tolstring(L, -1, &length);
     if (!text) return luaL_error(L, "'tostring' must return a string to 'print'");
     if (i > 1) std::fputc('\t', to);
     std::fwrite(text, 1, length, to);
-    lua_pop(L, 1);
+    lua_settop(L, count);
   }
   std::fputc('\n', to);
   return 0;

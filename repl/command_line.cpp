@@ -107,6 +107,9 @@ void explain_extras(const CLI::App& app, const std::vector<std::string>& extras)
   std::string other = other_name(word, known);
   if (other.empty() && chosen.empty()) other = other_command(word);
   if (other.empty() && !chosen.empty() && chosen[0]->get_name() == "eval" && !word.starts_with("-")) other = "other data: --data " + word;
+  if (const CLI::Option* set = chosen.empty() || word.starts_with("-") ? nullptr : chosen[0]->get_option_no_throw("--set"))
+    for (const std::string& path : set->results())
+      if (path.find('=') == path.npos) other = "a setting is one word: --set " + path + "=" + word;
   const std::string hint = other.empty() ? nearest_hint(word, known) : other;
   const std::string command = chosen.empty() ? "perigee" : "perigee " + chosen[0]->get_name();
   say("'" + word + "' is no " +

@@ -10,6 +10,20 @@ local where = require "perigee.where"
 local Optimizer = {}
 Optimizer.__index = Optimizer
 
+local known = {} -- options of each optimiser; none of one that takes any
+
+function Optimizer.__newindex(self, key, value)
+  local names = known[self.type]
+  local found = not names
+  for _, name in ipairs(names or {}) do found = found or name == key end
+  if not found then where.fail(("optimizer %s has no option '%s'%s"):format(self.type, tostring(key), where.suggestion(key, { unpack(names) }))) end
+  rawset(self, key, value)
+end
+
+for _, entry in ipairs(require("perigee.native").family "optimizer") do
+  known[entry.name] = not entry.open and entry.options or nil
+end
+
 local kept = setmetatable({}, { __mode = "k" }) -- by description: { handle =, names = }
 
 -- Names of tensors in nested tables, "layer.weight", in order.

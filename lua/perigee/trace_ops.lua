@@ -145,13 +145,16 @@ function methods.expand(x, ...) return apply("broadcast_to", { shape = sizes_of(
 methods.broadcast_to = methods.expand
 
 local function list_of_values(name, values)
-  if type(values) ~= "table" or #values == 0 then where.fail(name .. " takes a list of values; got " .. tensor.describe(values)) end
+  if type(values) ~= "table" or #values == 0 then
+    where.fail(("%s takes a list of values; got %s; write pg.%s({ x, y }, 2), where 2 is the axis"):format(name, tensor.describe(values), name))
+  end
   return values
 end
 
 ---Values one after the other along an axis (1).
 function methods.concatenate(values, axis)
-  return apply("concatenate", { axis = axis_of(axis or 1) }, unpack(list_of_values("concatenate", values)))
+  local list = list_of_values("concatenate", values)
+  return apply("concatenate", { axis = axis_of(axis or 1) }, unpack(list))
 end
 methods.concat, methods.cat = methods.concatenate, methods.concatenate
 

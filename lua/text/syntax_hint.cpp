@@ -76,6 +76,8 @@ bool has_near(std::string_view message, std::string_view near) {
 }  // namespace
 
 std::string syntax_hint(std::string_view line, std::string_view message) {
+  if (has_near(message, "<eof>") && message.find("'=' expected") == message.npos)
+    return "the text ends before what it has begun: a }, a ) or an end is missing";
   const size_t begin = line.find_first_not_of(" \t");
   if (begin == line.npos) return "";
   line.remove_prefix(begin);

@@ -13,8 +13,8 @@ size_t label_field(const DataSource& source, const Config& config, const std::st
                 "a source that is there whole");
   const size_t field = field_index(source, name, config.where() + ": field");
   if (source.fields()[field].classes == 0)
-    config.fail("field", "is no label", "'" + name + "', " + dtype_name(source.fields()[field].dtype),
-                "a field with the number of a class");
+    config.fail("field", "is no label", "'" + name + "', " + dtype_name(source.fields()[field].dtype), "a field with the number of a class",
+                "transforms such as one_hot come after it: source:balanced {}:map { pg.transform.one_hot {} }");
   return field;
 }
 

@@ -97,6 +97,8 @@ def write_tables(folder):
     (folder / "comma.csv").write_text('a,b\n"0,5",1\n')
     (folder / "decimal.csv").write_text("a;b;y\n" + "".join(f"{i},5;{i},25;{i % 2}\n" for i in range(20)))
     (folder / "gaps.csv").write_text("a,b,y\n" + "".join(f"{i if i != 7 else ''},{i / 3:.3f},{i % 2}\n" for i in range(20)))
+    (folder / "notarget.csv").write_text("a,b,y\n1,2,0.5\n3,4,\n5,6,1.5\n")
+    (folder / "targetless.csv").write_text("a,b,y\n1,2,\n3,4,\n")
     (folder / "nodate.csv").write_text("when,y\n2021-01-02,0.5\nsoon,1.5\n2021-01-04,2\n")
     (folder / "daymonth.csv").write_text("when,y\n01/02/2021,0.5\n03/04/2021,1.5\n05/06/2021,2\n")
     (folder / "isodates.csv").write_text("when\n2021-05-01\n")

@@ -249,7 +249,9 @@ end
 methods.broadcast_to = methods.expand
 
 local function list_of_values(name, values)
-  if type(values) ~= "table" or #values == 0 then where.fail(name .. " takes a list of tensors; got " .. describe(values)) end
+  if type(values) ~= "table" or #values == 0 then
+    where.fail(("%s takes a list of tensors; got %s; write pg.%s({ x, y }, 2), where 2 is the axis"):format(name, describe(values), name))
+  end
   for index, value in ipairs(values) do
     if not is_value(value) then where.fail(("%s: entry %d is %s; expected a tensor"):format(name, index, describe(value))) end
   end

@@ -15,6 +15,11 @@ local shades = { " ", "░", "▒", "▓", "█" }
 local known_options = { "kind", "title", "width", "height", "log", "bins", "names", "columns", "file" }
 
 local function numbers_of(x, what)
+  local name = type(x) == "table" and x[1] == nil and next(x)
+  if name then
+    where.fail(("plot draws one curve, pg.plot(y) or pg.plot(x, y); got a table with the name '%s'; plot each by itself: pg.plot(t.%s)"):format(
+      tostring(name), tostring(name)))
+  end
   if type(x) == "table" then x = makers.tensor(x) end
   if not tensor.is(x) then where.fail(("plot takes tensors or lists of numbers; got %s%s"):format(describe(x), what or "")) end
   return x

@@ -210,6 +210,13 @@ CASES = [
     prompt("a transform by its name", f'x = {ARRAYS} x:map {{ "flip" }}', "map: transform 1 is 'flip'", "pg.transform.flip {}", ('"flip"', "pg.transform.flip {}")),
     *[prompt(f"a network's {name}", f"net = pg.sequential {{ pg.dense {{ 2 }} }} net:{name}()", f"a network has no '{name}'", hint) for name, hint in (
         ("fit", "pg.experiment { network = net"), ("predict", "net(x) computes"), ("cuda", 'device = "cuda"'), ("add", "layers are listed"))],
+    script("a row without a target", "notarget.csv:3: column 'y'", "the value is missing; got ''", 'missing = "skip" leaves rows without a target out',
+           ('target = "y"', 'target = "y", missing = "skip"'), train='pg.data.csv { "notarget.csv", task = "regress", target = "y" }', loss='"mse"',
+           network=ONE_OUTPUT),
+    script("a target that no row has", "targetless.csv", "no row has a value of the target 'y'", 'name another column: target = "..."', None,
+           train='pg.data.csv { "targetless.csv", missing = "skip", target = "y" }'),
+    script("a script that ends too soon", "trial.lua:", "near '<eof>'; the text ends before what it has begun: a }, a ) or an end is missing", "",
+           ("--[[", ""), more="--[["),
     script("a comma that is missing", "trial.lua:9", "'}' expected", "separated by commas", ("1 seed", "1, seed"), more="threads = 1 seed = 1,"),
     # dates
     *[script(f"dates with {cause}", place, cause, hint, train=f'pg.data.csv {{ "{file}", target = "y", dates = {{ "when" }} }}', network="pg.dense { 1 }", loss='"mse"')
@@ -221,6 +228,8 @@ CASES = [
     *[command(f"train {word}", ("train", "kept.lua", word), word.split("=")[0], "is no option of `perigee train`", hint, fix, word) for word, hint, fix in (
         ("--batch-size=20", "did you mean '--batch'?", ("--batch-size", "--batch")), ("--gpu", "did you mean '--device'?", None), ("--verbose", "--log plain", None),
         ("--patience", "early_stopping = {", None), ("--validation-split", "source:split", None))],
+    command("a setting in two words", ("train", "kept.lua", "--set", "optimizer.lr", "0.1"), "0.1", "is no argument of `perigee train`",
+            "a setting is one word: --set optimizer.lr=0.1"),
     command("a file to judge without --data", ("eval", "kept", "two.csv"), "two.csv", "is no argument of `perigee eval`", "--data two.csv", ("two.csv", "--data=two.csv"), after=KEPT),
     command("a model without test data", ("eval", "kept"), "--part", "the model's job has no data of this name; got 'test'", "--part train", None, after=KEPT),
     command("a setting that others have", ("train", "kept.lua", "--set", "batch_size=3"), "--set batch_size", "there is no 'batch_size' here",

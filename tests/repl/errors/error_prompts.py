@@ -164,6 +164,8 @@ PROMPTS = [
 ]
 
 PLOTS = [
+    ("pg.plot { a = { 1, 2 } }", "plot draws one curve, pg.plot(y) or pg.plot(x, y); got a table with the name 'a'; plot each by itself: pg.plot(t.a)",
+     ("{ a = { 1, 2 } }", "{ 1, 2 }")),
     ("pg.plot(3)", "plot takes tensors or lists of numbers; got", ("3", "{ 3, 4 }")),
     ('pg.plot({ 1, 2 }, { file = "a.gif" })', "a plot's file is name.svg or name.png", ("a.gif", "a.svg")),
     ('pg.plot({ 1, 2 }, { kind = "confusion", file = "none/here/a.svg" })', "a confusion matrix is square", None),
@@ -224,6 +226,11 @@ TRACED = [
     ("pg.experiment { metrics = { near = function(a) return a end } }", "a metric is a function of outputs and targets that returns one value", None),
     ("pg.lambda(function(x) return x:size() end)", "name an axis: x:size(2)", ("size()", "size(2) * x")),
     ("pg.lambda(function(x) return pg.concatenate(x) end)", "takes a list of values", ("(x) end", "{ x, x } end")),
+    ("pg.lambda(function(x, y) return pg.concat(x, y, 2) end)", "write pg.concatenate({ x, y }, 2), where 2 is the axis", ("x, y, 2", "{ x, y }, 2")),
+    ("pg.concat(pg.ones(2, 2), pg.ones(2, 2), 2)", "write pg.concatenate({ x, y }, 2), where 2 is the axis",
+     ("(pg.ones(2, 2), pg.ones(2, 2), 2)", "({ pg.ones(2, 2), pg.ones(2, 2) }, 2)")),
+    ("pg.lambda(function(x) if x > 0 then return x end return -x end)", "choose with pg.where(", ("if x > 0 then return x end return -x end", "return pg.where(x:lt(0), -x, x) end")),
+    ("(function() local o = pg.adam { lr = 0.1 } o.lrr = 3 return o end)()", "optimizer adam has no option 'lrr'; did you mean 'lr'?", ("lrr", "lr")),
     ("pg.lambda(function(x) return x:split(2)[1] end)", "give a list of sizes", None),
     ("pg.lambda(function(x) return x:flip() end)", "flip of a traced value needs axes: x:flip(2), x:flip { 2, 3 }", ("flip()", "flip(2)")),
     ("pg.lambda(function(x) return pg.einsum(3, x) end)", "einsum takes a formula such as 'ij,jk->ik' and values", None),
