@@ -226,7 +226,8 @@ TEST_F(Houses, ARunFolderStandsForItsModel) {
   EXPECT_EQ(pg::model::load(folder_ + "/").predict_records(kRecord).output().of(0)[0], predicted_in_c(folder_, kRecord, &layer));
   std::filesystem::remove(file("model.safetensors"));
   const std::string text = failure([&] { pg::model::load(folder_); }, PERIGEE_USAGE);
-  EXPECT_NE(text.find("this folder has no model.safetensors; expected a model, or the folder of a finished run"), std::string::npos) << text;
+  EXPECT_NE(text.find("this folder has no model.safetensors; expected a model, or the folder of a finished run"), std::string::npos)
+      << text;
 }
 
 TEST_F(Houses, SaysWhatIsMissingAndWhatIsUnknown) {
