@@ -69,7 +69,8 @@ def hdfs_faults(world):
             proxy.first(1, "lost", lambda method, path: "op=RENAME" in path)
             answer = tool("put", "hdfs://namenode/lost", world.file("f", b"once"), "absent")
             assert answer == {"written": True}, answer
-            for answer, *texts in ((("status", 403, exception("SafeModeException")), "refuses the request", "SafeModeException: it says so"),
+            for answer, *texts in ((("status", 403, exception("SafeModeException")), "refuses the request", "SafeModeException: it says so", "dfsadmin"),
+                                   (("status", 403, exception("StandbyException")), "refuses the request", "it is on standby: name both"),
                                    (("status", 401, ""), "asks for Kerberos", "PERIGEE_HDFS_TOKEN"),
                                    (("status", 200, "<html>"), "is no JSON", "WebHDFS"), (("status", 200, "{}"), "HTTP status 200"),
                                    (("status", 500, ""), "answers with an error, 3 times")):
@@ -108,7 +109,7 @@ def hdfs_neighbours(world):
         assert read_all() == [*one_listing, "OPEN"], "another version, which the listing tells"
         denied = ("status", 403, '{"RemoteException": {"exception": "AccessControlException", "message": "no"}}')
         proxy.fault = lambda method, path, headers: denied if "op=LISTSTATUS" in path else None
-        assert read_all() == [*one_listing, *["GETFILESTATUS"] * 11], "asked for a listing once"
+        assert read_all() == [*one_listing[:2], *["GETFILESTATUS"] * 11], "asked for a listing once"
         whole = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{server.port}/webhdfs/v1/near?op=LISTSTATUS&user.name={env['HADOOP_USER_NAME']}").read())
 
         def page(method, path, headers):
@@ -119,6 +120,22 @@ def hdfs_neighbours(world):
             return "status", 200, json.dumps({"DirectoryListing": {"partialListing": {"FileStatuses": {"FileStatus": rest[:8]}},
                                                                    "remainingEntries": len(rest[8:])}})
 
+        proxy.fault = page
+        with Tool(env) as tool:  # one folder that may not be listed, or is away, says nothing of the others
+            for name, content in files.items():
+                assert tool("put", f"hdfs://namenode/far/{name}", world.file("one", content)) == {"written": True}
+        for answer in (denied, ("status", 404, '{"RemoteException": {"exception": "FileNotFoundException", "message": "no"}}'), ("status", 503, "")):
+            proxy.fault = lambda method, path, headers, answer=answer: answer if "/far?op=LISTSTATUS" in path or "/far/?op=LISTSTATUS" in path else page(method, path, headers)
+            proxy.seen.clear()
+            with Tool(env) as tool:
+                for name in files:
+                    tool("read", f"hdfs://namenode/far/{name}")
+                asked = sum("LISTSTATUS" in path for _, path in proxy.seen)
+                assert asked == 1 or answer[1] == 503, (answer, proxy.seen)
+                proxy.seen.clear()
+                for name in files:
+                    tool("read", f"hdfs://namenode/near/{name}")
+            assert [path.split("op=")[1].split("&")[0] for _, path in proxy.seen] == ["GETFILESTATUS", "LISTSTATUS_BATCH", "LISTSTATUS_BATCH"], (answer, proxy.seen)
         proxy.fault = page
         assert read_all() == ["GETFILESTATUS", "LISTSTATUS_BATCH", "LISTSTATUS_BATCH"], "two pages of eight"
     finally:
@@ -146,3 +163,49 @@ def hdfs_without_a_data_node(world):
             server.data_nodes[1] = server.begin_data_node(1)
             time.sleep(6)
         assert tool("read", server.url + "/written")["sha256"] == digest(content)
+
+
+@test
+def hdfs_with_two_name_nodes(world):
+    """The one on standby, or that is away, gives way to the other; also while files are read."""
+    server = world.hdfs
+    standby, active = FaultProxy(f"http://127.0.0.1:{server.port}"), FaultProxy(f"http://127.0.0.1:{server.port}")
+    says_so = ("status", 403, '{"RemoteException": {"exception": "StandbyException", "message": "Operation category READ is not supported"}}')
+    standby.fault = lambda *_: says_so
+    content = random_bytes(9_000_000, 31)
+    base = environment(world.folder, PERIGEE_STORE_CACHE_MB="0", PERIGEE_STORE_TRIES="4", **server.env)
+    try:
+        for number, addresses in enumerate((f"{standby.url},{active.url}", f"http://127.0.0.1:9,{active.url}/", f"{active.url},{standby.url}")):
+            url = f"hdfs://cluster/two/{number}.bin"
+            with Tool({**base, "PERIGEE_WEBHDFS": addresses}) as tool:
+                assert tool("put", url, world.file("two", content)) == {"written": True}, addresses
+                assert tool("range", url, 10, 1000)["sha256"] == digest(content[10:1010]), addresses
+                if number == 2:  # they change places
+                    standby.fault, active.fault = active.fault, standby.fault
+                assert tool("read", url) == {"size": len(content), "sha256": digest(content)}, addresses
+                assert tool("list", "hdfs://cluster/two")["entries"][number] == f"{number}.bin:{len(content)}"
+        url = f"webhdfs://127.0.0.1:9,127.0.0.1:{server.port}/two/0.bin"
+        assert one(base, "read", url)["sha256"] == digest(content)
+        says(one(base, "read", "hdfs://no-such-service.invalid/x"), "no machine has the name of this NameNode", "PERIGEE_WEBHDFS=http://first:9870")
+        says(one(base, "stat", "hdfs://,/x"), "names no NameNode")
+        away = ("status", 307, "", {"Location": "http://no-such-node.invalid:9864/webhdfs/v1/two/0.bin?op=OPEN"})
+        standby.fault = lambda method, path, headers: away if "op=OPEN" in path else None
+        says(one({**base, "PERIGEE_WEBHDFS": standby.url, "PERIGEE_STORE_TRIES": "1"}, "read", "hdfs://cluster/two/0.bin"),
+             "the NameNode names a DataNode that this machine does not find", "/etc/hosts")
+    finally:
+        standby.stop()
+        active.stop()
+
+
+@test
+def hdfs_changed_between_two_reads(world):
+    """WebHDFS has no condition for a reading: the NameNode is asked again before a part counts."""
+    server, url = world.hdfs, world.hdfs.url + "/changing"
+    first, second = random_bytes(9_000_000, 23), random_bytes(9_000_000, 24)
+    env = environment(world.folder, PERIGEE_STORE_CACHE_MB="0", **server.env)
+    with Tool(env) as tool:
+        tool("put", url, world.file("first", first))
+        assert tool("range", url, 10, 1000)["sha256"] == digest(first[10:1010])
+        one(env, "put", url, world.file("second", second))
+        says(tool("range", url, 8_500_000, 1000), "the file was changed while it was in use")
+        assert tool("range", url, 8_500_000, 1000)["sha256"] == digest(second[8_500_000:8_501_000]), "it can be read again"

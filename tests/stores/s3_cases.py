@@ -281,3 +281,111 @@ print("[]")""")
     with Tool(world.s3()) as tool:
         assert tool("list", "s3://bucket/many")["entries"] == [f"{i:04}:0" for i in range(1100)]
         assert tool("list", "s3://bucket/odd")["entries"] == ["a/", "c:1"], tool("list", "s3://bucket/odd")
+
+
+@test
+def s3_in_another_region(world):
+    """The store tells where the bucket lies: the next signature is for there. An endpoint of the wrong region is named."""
+    proxy, signed = FaultProxy(world.moto.url), []
+    env = world.s3(AWS_ENDPOINT_URL=proxy.url)
+    malformed = "<Error><Code>AuthorizationHeaderMalformed</Code><Message>no</Message><Region>eu-west-1</Region></Error>"
+    told = {"x-amz-bucket-region": "eu-west-1"}
+
+    def answer(fault):
+        def choose(method, path, headers):
+            signed.append(headers["Authorization"])
+            return None if "/eu-west-1/s3/" in signed[-1] else fault
+        proxy.fault = choose
+
+    try:
+        one(env, "put", "s3://bucket/region", world.file("region", b"region"))
+        for fault in (("status", 301, "", told), ("status", 400, malformed), ("status", 400, malformed, told)):
+            answer(fault)
+            assert one(env, "stat", "s3://bucket/region")["size"] == 6, fault
+            assert one(env, "list", "s3://bucket/") == {"entries": one(world.s3(), "list", "s3://bucket/")["entries"]}, fault
+        assert "/us-east-1/s3/" in signed[0] and "/eu-west-1/s3/" in signed[-1], (signed[0], signed[-1])
+        proxy.fault = lambda *_: error_answer(301, "PermanentRedirect", headers=told)
+        says(one(env, "stat", "s3://bucket/region"), "the bucket lies in another region than its endpoint", "the endpoint of eu-west-1", "AWS_ENDPOINT_URL")
+    finally:
+        proxy.stop()
+
+
+@test
+def s3_keys_and_clocks_that_end(world):
+    """HEAD has no body that would say why it is refused: what a look at it mends does not fail."""
+    proxy, url = FaultProxy(world.moto.url), "s3://bucket/passing"
+    one(world.s3(), "put", url, world.file("passing", b"passing"))
+    stamp = {"Date": "Fri, 27 Nov 2099 04:00:00 GMT"}
+    token, handed = world.moto.session(), []
+
+    def metadata(method, path, headers):
+        if path == "/keys":
+            handed.append(1)
+            end = "2099-01-01T00:00:00Z"
+            return "status", 200, (f'{{"AccessKeyId": "{token["AccessKeyId"]}", "SecretAccessKey": "{token["SecretAccessKey"]}", '
+                                   f'"Token": "{"ended" if len(handed) == 1 else token["SessionToken"]}", "Expiration": "{end}"}}')
+        return error_answer(400, "ExpiredToken") if headers.get("x-amz-security-token") == "ended" else None
+
+    try:
+        proxy.fault = lambda method, path, headers: None if headers["x-amz-date"].startswith("2099") else error_answer(403, "RequestTimeTooSkewed", headers=stamp)
+        assert one(world.s3(AWS_ENDPOINT_URL=proxy.url), "stat", url)["size"] == 7, "a clock that is wrong"
+        proxy.fault = metadata
+        bare = {k: v for k, v in world.s3(AWS_ENDPOINT_URL=proxy.url).items() if not k.startswith("AWS_ACCESS") and not k.startswith("AWS_SECRET")}
+        assert one({**bare, "AWS_CONTAINER_CREDENTIALS_FULL_URI": proxy.url + "/keys"}, "stat", url)["size"] == 7, "keys that ended"
+        assert len(handed) == 2
+    finally:
+        proxy.stop()
+
+
+@test
+def s3_odd_keys(world):
+    """Each is the key that was written, and no other."""
+    names = ["a  b", "plus+plus", "per%cent", "100%25", "%41", "trailing.", "two//slashes", "q?x=1&y#z", "日本é", "semi;comma,", "'quote\"", "~tilde", "back\\slash"]
+    with Tool(world.s3()) as tool:
+        for number, name in enumerate(names):
+            assert tool("put", f"s3://bucket/oddkeys/{name}", world.file("odd", b"x" * (number + 1))) == {"written": True}, name
+        for number, name in enumerate(names):
+            assert tool("stat", f"s3://bucket/oddkeys/{name}")["size"] == number + 1, name
+            assert tool("read", f"s3://bucket/oddkeys/{name}") == {"size": number + 1, "sha256": digest(b"x" * (number + 1))}, name
+        assert tool("list", "s3://bucket/oddkeys/two//") == tool("list", "s3://bucket/oddkeys/two/"), "a name that holds nothing is left out"
+    theirs = world.moto.boto("print(json.dumps([o['Key'] for o in s3.list_objects_v2(Bucket='bucket', Prefix='oddkeys/')['Contents']]))")
+    assert sorted(theirs) == sorted(f"oddkeys/{name}" for name in names), theirs
+
+
+@test
+def s3_changed_between_two_reads(world):
+    """No mixture: the second read says so. So does a server that does not look at If-Match."""
+    url, first, second = "s3://bucket/changing", random_bytes(9_000_000, 21), random_bytes(9_000_000, 22)
+    proxy = FaultProxy(world.moto.url)
+    try:
+        for env in (world.s3(PERIGEE_STORE_CACHE_MB="0"), world.s3(PERIGEE_STORE_CACHE_MB="0", AWS_ENDPOINT_URL=proxy.url)):
+            one(env, "put", url, world.file("first", first))
+            with Tool(env) as tool:
+                assert tool("range", url, 10, 1000)["sha256"] == digest(first[10:1010])
+                one(env, "put", url, world.file("second", second))
+                proxy.drop = "If-Match"
+                says(tool("range", url, 8_500_000, 1000), "the file was changed while it was in use", "under a new name")
+                assert tool("range", url, 8_500_000, 1000)["sha256"] == digest(second[8_500_000:8_501_000]), "it can be read again"
+    finally:
+        proxy.stop()
+
+
+@test
+def s3_servers_that_are_none(world):
+    """Pages that break off, and documents that are no listing: no folder with less in it."""
+    proxy = FaultProxy(world.moto.url)
+    env = world.s3(AWS_ENDPOINT_URL=proxy.url)
+    try:
+        for text, got in (("<html>Welcome</html>", "another document"),
+                          ("<ListBucketResult><IsTruncated>true</IsTruncated><Contents><Key>x/a</Key></Contents></ListBucketResult>", "no way to the rest")):
+            proxy.fault = lambda *_, text=text: ("status", 200, text)
+            says(one(env, "list", "s3://bucket/x"), "the server does not list the folder as S3 does", got, "is AWS_ENDPOINT_URL the address of an S3 server?")
+        content = "y" * 9_000_000
+        one(world.s3(), "put", "s3://bucket/parts-of", world.file("parts-of", content.encode()))
+        proxy.fault = lambda method, path, headers: ("status", 200, content) if method == "GET" else None
+        without = {**env, "PERIGEE_STORE_CACHE_MB": "0"}
+        assert one(without, "read", "s3://bucket/parts-of")["sha256"] == digest(content.encode()), "the whole file is what was asked for"
+        says(one(without, "range", "s3://bucket/parts-of", 5_000_000, 10),
+             "the server, or a proxy before it, sends another part of the file than was asked for", "the whole file", "no_proxy=")
+    finally:
+        proxy.stop()

@@ -156,7 +156,7 @@ class FaultProxy:
     def __init__(self, url):
         there = urllib.parse.urlsplit(url)
         outer = self
-        self.fault, self.seen = (lambda method, path, headers: None), []
+        self.fault, self.seen, self.drop = (lambda method, path, headers: None), [], None  # drop: a header that does not go on
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -175,7 +175,7 @@ class FaultProxy:
                     return self.answer(fault[1], fault[3] if len(fault) > 3 else {}, fault[2].encode())
                 connection = http.client.HTTPConnection(there.hostname, there.port, timeout=60)
                 # The host that was signed, as a proxy before a server passes it on.
-                connection.request(self.command, self.path, body, dict(self.headers))
+                connection.request(self.command, self.path, body, {k: v for k, v in self.headers.items() if k != outer.drop})
                 answer = connection.getresponse()
                 content = answer.read()
                 connection.close()

@@ -3,11 +3,13 @@ import contextlib
 import json
 import pathlib
 import random
+import re
 import socket
+import ssl
 import threading
 
 from kit import ROOT, Tool, digest, environment, one, perigee, random_bytes, says, test
-from servers import FaultProxy, Web
+from servers import FaultProxy, Web, call
 
 
 @test
@@ -157,3 +159,108 @@ def words_of_a_stored_text(world):
         assert vectors[0] == vectors[2], "other vectors from the cache"
     finally:
         server.stop()
+
+
+@test
+def web_parts_that_are_others(world):
+    """A server that does not look at If-Match, sends another part, or all of it: an error, and no mixture in the cache."""
+    folder = world.folder / "others"
+    folder.mkdir()
+    first, second = random_bytes(9_000_000, 41), random_bytes(9_000_000, 42)
+    (folder / "x.bin").write_bytes(first)
+    server = Web(folder, True)
+    proxy = FaultProxy(server.url)
+    env = environment(world.folder, XDG_CACHE_HOME=str(world.folder / "others_cache"))
+    try:
+        with Tool(env) as tool:
+            assert tool("range", proxy.url + "/x.bin", 10, 1000)["sha256"] == digest(first[10:1010])
+            (folder / "x.bin").write_bytes(second)
+            says(tool("range", proxy.url + "/x.bin", 8_500_000, 1000), "the file was changed while it was in use")
+            assert tool("range", proxy.url + "/x.bin", 8_500_000, 1000)["sha256"] == digest(second[8_500_000:8_501_000])
+        for answer, *texts in ((("status", 200, "z" * 9_000_000), "sends another part of the file than was asked for", "the whole file", "no_proxy=127.0.0.1"),
+                               (("status", 206, "z" * 4_194_304, {"Content-Range": "bytes 0-4194303/9000000"}), "sends another part", "bytes 0-4194303/9000000"),
+                               (("status", 206, "z" * 4_194_304, {"Content-Range": "bytes 4194304-8388607/9000001"}), "was changed while it was in use")):
+            proxy.fault = lambda method, path, headers, answer=answer: answer if headers.get("Range") != "bytes=0-0" else None
+            says(one({**env, "XDG_CACHE_HOME": str(world.folder / "none")}, "range", proxy.url + "/x.bin", 5_000_000, 10), *texts)
+        assert not list((world.folder / "none").rglob("blocks/*/*")), "blocks of another answer"
+    finally:
+        proxy.stop()
+        server.stop()
+
+
+@test
+def web_answers_in_chunks(world):
+    """Without a length: how much there is shows only at the end."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while client := server.accept()[0]:
+                with client:
+                    client.recv(65536)
+                    client.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+
+    threading.Thread(target=serve, daemon=True).start()
+    url = f"http://127.0.0.1:{server.getsockname()[1]}/x"
+    says(one(environment(world.folder), "read", url), url, "the server does not say how large the file is", "download it first")
+    server.close()
+
+
+def certificate(world, name, host, *dates):
+    """Of an authority that is the test's own: (certificate, key), and the authority's file."""
+    place = world.folder / "tls"
+    place.mkdir(exist_ok=True)
+    run = lambda *words: call("openssl", *words, cwd=place)
+    if not (place / "ca.pem").exists():
+        run("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority", "-days", "30")
+        (place / "index.txt").write_text("")
+        (place / "ca.conf").write_text("[ca]\ndefault_ca=c\n[c]\ndatabase=index.txt\nserial=serial\nnew_certs_dir=.\ndefault_md=sha256\npolicy=p\n"
+                                       "unique_subject=no\ncopy_extensions=copy\n[p]\ncommonName=supplied\n")
+    run("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={host}", "-addext", f"subjectAltName={host}")
+    run("ca", "-batch", "-config", "ca.conf", "-create_serial", "-cert", "ca.pem", "-keyfile", "ca.key", "-in", f"{name}.csr", "-out", f"{name}.pem", *dates)
+    return place / f"{name}.pem", place / f"{name}.key", place / "ca.pem"
+
+
+@test
+def web_certificates(world):
+    """Expired, for another name, of an authority that nobody knows: one line that says which and what to do; the right one is accepted."""
+    folder = world.folder / "secured"
+    folder.mkdir()
+    (folder / "x").write_bytes(b"secured")
+    now, ended = ("-days", "30"), ("-startdate", "20200101000000Z", "-enddate", "20200201000000Z")
+    for name, host, dates, known, *texts in (("good", "IP:127.0.0.1", now, True), ("ended", "IP:127.0.0.1", ended, True, "expired", "clock"),
+                                             ("other", "DNS:other.example", now, True, "use the name that it is made for"),
+                                             ("good", "IP:127.0.0.1", now, False, "AWS_CA_BUNDLE=FILE")):
+        pem, key, authority = certificate(world, name, host, *dates)
+        server = Web(folder, True)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pem, key)
+        server.server.socket = context.wrap_socket(server.server.socket, server_side=True)
+        try:
+            env = environment(world.folder, **({"AWS_CA_BUNDLE": str(authority)} if known else {}))
+            answer = one(env, "read", server.url.replace("http:", "https:") + "/x")
+            if texts:
+                says(answer, "the server's certificate is not accepted", *texts)
+            else:
+                assert answer["size"] == 7, answer
+        finally:
+            server.stop()
+
+
+@test
+def sftp_host_keys(world):
+    """Unknown, or another than before: each says which, and its remedy works."""
+    server = world.sshd
+    other, known = server.new_key("other"), world.file("known_hosts_changed", b"")
+    port = server.url.rsplit(":", 1)[1]
+    env = environment(world.folder, **{**server.env, "PERIGEE_SSH_KNOWN_HOSTS": str(known)})
+    url = server.url + str(server.root)
+    for lines, *texts in (("", "known_hosts has no key of this host"),
+                          (f"[127.0.0.1]:{port} " + " ".join(other.with_suffix(".pub").read_text().split()[:2]) + "\n",
+                           "known_hosts has another key of this host", "ssh-keygen")):
+        known.write_text(lines)
+        answer = one(env, "stat", url)
+        says(answer, "the server's key is not the known one", f"ssh-keyscan -p {port} 127.0.0.1 >> {known}", *texts)
+        for command in re.findall("`([^`]*)`", answer["error"]):
+            call("sh", "-c", command)
+        assert one(env, "stat", url)["kind"] == 2, known.read_text()

@@ -1,4 +1,5 @@
 // hdfs://host/path by WebHDFS, the HTTP protocol of every NameNode: https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -15,6 +16,7 @@ namespace {
 
 constexpr int kHttpPort = 9870;  // Hadoop 3; 50070 of Hadoop 2
 constexpr size_t kHdfsStoreListingBytes = size_t{256} << 20, kListingValues = 64'000'000;
+constexpr size_t kNeighbourBytes = size_t{16} << 20, kNeighbourValues = 4'000'000;
 
 std::string hdfs_store_variable(const char* name) {
   const char* value = std::getenv(name);
@@ -47,6 +49,17 @@ RemoteException exception_of(const Transfer& answer) {
 // A path that NameNodes and DataNodes of all versions decode alike. Some decode '+' and '%' twice on a DataNode, or break what is not ASCII there.
 bool is_plain(const std::string& path) { return percent_encoded(path, "/=") == path; }
 
+// The parts of a text between commas.
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    if (end > at) parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
 // With the slash at its end.
 std::string parent_of(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
 
@@ -71,14 +84,21 @@ std::string with_path(const std::string& address, const std::string& path, bool 
 class HdfsStore final : public Store {
  public:
   explicit HdfsStore(const StoreUrl& url) {
-    if (url.host.empty())
-      throw Error(ErrorKind::usage, {.where = url.text, .what = "names no NameNode", .expected = "hdfs://namenode/path"});
+    const std::vector<std::string> nodes = parts_of(url.host_and_port());
+    if (nodes.empty()) throw Error(ErrorKind::usage, {.where = url.text, .what = "names no NameNode", .expected = "hdfs://namenode/path"});
     // hdfs:// in Hadoop's own files names the port of its RPC; what is spoken here is HTTP.
-    const bool rpc = url.scheme == "hdfs" && (url.port == 0 || url.port == 8020 || url.port == 9000);
-    const int port = rpc || url.port == 0 ? kHttpPort : url.port;
-    base_ = (url.scheme == "swebhdfs" ? "https://" : "http://") + url.host + ":" + std::to_string(port);
-    if (const std::string given = hdfs_store_variable("PERIGEE_WEBHDFS"); !given.empty() && rpc) base_ = given;
-    while (base_.ends_with('/')) base_.pop_back();
+    bool rpc = url.scheme == "hdfs";
+    for (const std::string& node : nodes) {
+      StoreUrl each = parse_store_url(url.scheme + "://" + node + "/");
+      const bool of_rpc = url.scheme == "hdfs" && (each.port == 0 || each.port == 8020 || each.port == 9000);
+      rpc = rpc && of_rpc;
+      const int port = of_rpc || each.port == 0 ? kHttpPort : each.port;
+      bases_.push_back((url.scheme == "swebhdfs" ? "https://" : "http://") + each.host + ":" + std::to_string(port));
+    }
+    const std::vector<std::string> given = parts_of(hdfs_store_variable("PERIGEE_WEBHDFS"));
+    if (!given.empty() && rpc) bases_ = given;
+    for (std::string& base : bases_)
+      while (base.ends_with('/')) base.pop_back();
     user_ = url.user;
     for (const char* name : {"HADOOP_USER_NAME", "USER"})
       if (user_.empty()) user_ = hdfs_store_variable(name);
@@ -103,14 +123,17 @@ class HdfsStore final : public Store {
     auto transfer = std::make_shared<Transfer>(request("GET", url.path, "OPEN", more));
     transfer->redirects = 3;
     // A DataNode that did not serve it is left out in every second try: the others may have the block, or only this one.
-    transfer->prepare = [this, address = transfer->url](Transfer& t) {
+    transfer->prepare = [this, place = transfer->prepare](Transfer& t) {
       const size_t host = t.effective.find("://");
       const std::string node = host == std::string::npos ? "" : t.effective.substr(host + 3, t.effective.find('/', host + 3) - host - 3);
-      const bool other = t.attempts % 2 == 1 && !node.empty() && base_.find("://" + node) == std::string::npos;
-      t.url = address + (other ? "&excludedatanodes=" + percent_encoded(node) : "");
+      const bool other = t.attempts % 2 == 1 && !node.empty() && !is_name_node(node);
+      place(t);
+      if (other) t.url += "&excludedatanodes=" + percent_encoded(node);
     };
     return transfer;
   }
+
+  bool still_is(const StoreUrl& url, const StoredInfo& info) override { return stat(url).version == info.version; }
 
   std::vector<StoredEntry> list(const StoreUrl& url) override {
     Transfer answer = request("GET", url.path, "LISTSTATUS");
@@ -125,32 +148,15 @@ class HdfsStore final : public Store {
   }
 
   // A page as long as the NameNode likes. Before Hadoop 2.8 it has no pages: then the whole folder, unless it is a very large one.
-  std::vector<StoredEntry> list_from(const StoreUrl& url, size_t /*most*/) override {
-    constexpr size_t kNeighbourBytes = size_t{16} << 20, kNeighbourValues = 4'000'000;
+  std::optional<std::vector<StoredEntry>> list_from(const StoreUrl& url, size_t /*most*/) override {
     const std::string folder = parent_of(url.path), name = url.path.substr(folder.size());
-    if (name.empty()) return {};
-    std::optional<std::vector<StoredEntry>> found;
-    const auto ask = [&](const std::string& operation, const std::string& more, std::initializer_list<const char*> members) {
-      Transfer page = request("GET", folder, operation, more);
-      page.limit = kNeighbourBytes, page.tries = 1;
-      perform(page, url.text);
-      try {
-        const Json json = read(url, page, kNeighbourValues);
-        const Json* statuses = hdfs_store_member(json, members);
-        if (statuses != nullptr && statuses->is_array()) found = entries_of(*statuses);
-      } catch (const Error&) {
-        // Some users may not list a folder; each file is asked about then.
-      }
-    };
-    if (has_pages_)  // what begins as the name does but is shorter sorts before it
-      ask("LISTSTATUS_BATCH", "&startAfter=" + percent_encoded(name.substr(0, name.size() - 1)),
-          {"DirectoryListing", "partialListing", "FileStatuses", "FileStatus"});
-    if (!found && has_listings_) {
+    if (name.empty()) return std::nullopt;
+    if (has_pages_) {  // what begins as the name does but is shorter sorts before it
+      const Transfer page = neighbours(url, folder, "LISTSTATUS_BATCH", "&startAfter=" + percent_encoded(name.substr(0, name.size() - 1)));
+      if (!is_unknown_operation(page)) return entries_in(page, {"DirectoryListing", "partialListing", "FileStatuses", "FileStatus"});
       has_pages_ = false;
-      ask("LISTSTATUS", "", {"FileStatuses", "FileStatus"});
-      has_listings_ = found.has_value();
     }
-    return found.value_or(std::vector<StoredEntry>());
+    return entries_in(neighbours(url, folder, "LISTSTATUS"), {"FileStatuses", "FileStatus"});
   }
 
   // A temporary name, whose length is checked, and a rename that does what the condition says. A plain rename onto a folder would move the
@@ -199,8 +205,9 @@ class HdfsStore final : public Store {
     if (no_http || (answer.status == 404 && exception.name.empty()))
       throw Error(ErrorKind::usage, {.where = url.text,
                                      .what = "this port does not speak WebHDFS",
-                                     .got = base_,
+                                     .got = bases_[active_],
                                      .hint = "PERIGEE_WEBHDFS=http://namenode:9870 names the port of the NameNode's web pages"});
+    if (answer.status == 0 && answer.problem.find("resolve host") != std::string::npos) refuse_name(url, answer);
     if (answer.status == 0 || !answer.problem.empty()) refuse_answer(url, answer);
     if (answer.status == 401)
       throw Error(ErrorKind::authentication,
@@ -215,22 +222,86 @@ class HdfsStore final : public Store {
                                               .hint = "HADOOP_USER_NAME=… or hdfs://user@host/… names another user"});
     if (exception.name == "FileNotFoundException") refuse_missing(url);
     if (exception.name.empty()) refuse_answer(url, answer);
-    throw Error(ErrorKind::resources,
-                {.where = url.text, .what = "the NameNode refuses the request", .got = exception.name + ": " + exception.message});
+    std::string hint;
+    if (exception.name == "StandbyException")
+      hint = "it is on standby: name both, hdfs://first,second/… or PERIGEE_WEBHDFS=http://first:9870,http://second:9870";
+    if (exception.name == "SafeModeException") hint = "`hdfs dfsadmin -safemode get` says why; it ends when enough DataNodes have reported";
+    throw Error(
+        ErrorKind::resources,
+        {.where = url.text, .what = "the NameNode refuses the request", .got = exception.name + ": " + exception.message, .hint = hint});
   }
 
  private:
   Transfer request(const std::string& method, const std::string& path, const std::string& operation, const std::string& more = "") {
     Transfer transfer;
     transfer.method = method;
-    transfer.url = base_ + "/webhdfs/v1" + percent_encoded(path, "/") + "?op=" + operation +
-                   (token_.empty() ? "&user.name=" + percent_encoded(user_) : "&delegation=" + percent_encoded(token_)) + more;
-    transfer.again = [](Transfer& answer) {
-      if (answer.status != 403 && answer.status != 400) return false;
-      const std::string name = exception_of(answer).name;
-      return name == "SafeModeException" || name == "RetriableException" || name == "StandbyException";
-    };
+    transfer.prepare = [this, rest = "/webhdfs/v1" + percent_encoded(path, "/") + "?op=" + operation +
+                                     (token_.empty() ? "&user.name=" + percent_encoded(user_) : "&delegation=" + percent_encoded(token_)) +
+                                     more](Transfer& t) { t.url = base_after(t) + rest; };
+    transfer.again = [](Transfer& answer) { return is_passing(answer); };
     return transfer;
+  }
+
+  [[noreturn]] void refuse_name(const StoreUrl& url, const Transfer& answer) {
+    const bool there =
+        std::any_of(bases_.begin(), bases_.end(), [&](const std::string& b) { return answer.effective.starts_with(b + "/"); });
+    if (!there)
+      throw Error(ErrorKind::resources,
+                  {.where = url.text,
+                   .what = "the NameNode names a DataNode that this machine does not find",
+                   .got = answer.problem,
+                   .hint = "put its address into /etc/hosts, or have dfs.datanode.hostname be a name that clients find"});
+    throw Error(ErrorKind::usage,
+                {.where = url.text,
+                 .what = "no machine has the name of this NameNode",
+                 .got = answer.problem,
+                 .hint = "a name service's NameNodes are named one by one: PERIGEE_WEBHDFS=http://first:9870,http://second:9870"});
+  }
+
+  static bool is_passing(const Transfer& answer) {
+    if (answer.status != 403 && answer.status != 400) return false;
+    const std::string name = exception_of(answer).name;
+    return name == "SafeModeException" || name == "RetriableException" || name == "StandbyException";
+  }
+
+  // The NameNode to ask: the next of several, where the one that is in use could not be reached or is on standby.
+  std::string base_after(const Transfer& last) {
+    size_t now = active_;
+    const bool asked_it = last.attempts > 0 && last.effective.starts_with(bases_[now] + "/");
+    if (asked_it && (last.status == 0 || exception_of(last).name == "StandbyException"))
+      active_.compare_exchange_strong(now, (now + 1) % bases_.size());
+    return bases_[active_];
+  }
+
+  bool is_name_node(const std::string& node) const {
+    return std::any_of(bases_.begin(), bases_.end(), [&](const std::string& base) { return base.ends_with("://" + node); });
+  }
+
+  Transfer neighbours(const StoreUrl& url, const std::string& folder, const std::string& operation, const std::string& more = "") {
+    Transfer page = request("GET", folder, operation, more);
+    page.limit = kNeighbourBytes, page.tries = 1;
+    perform(page, url.text);
+    return page;
+  }
+
+  // A NameNode that is too old for it, or a gateway that does not have it.
+  static bool is_unknown_operation(const Transfer& page) {
+    const std::string name = exception_of(page).name;
+    return name == "UnsupportedOperationException" || (page.status == 400 && (name.empty() || name == "IllegalArgumentException"));
+  }
+
+  // Nothing: this user may not list the folder, or it is too large; each file is asked about then.
+  static std::optional<std::vector<StoredEntry>> entries_in(const Transfer& page, std::initializer_list<const char*> members) {
+    if (page.status == 0 || page.status == 429 || page.status >= 500 || is_passing(page)) return std::vector<StoredEntry>();
+    if (!page.ok() || !page.problem.empty()) return std::nullopt;
+    try {
+      const Json json = Json::parse(as_text(page.content), "WebHDFS", kNeighbourValues);
+      const Json* statuses = hdfs_store_member(json, members);
+      if (statuses != nullptr && statuses->is_array()) return entries_of(*statuses);
+    } catch (const Error&) {
+      // As where it is too large.
+    }
+    return std::nullopt;
   }
 
   // The DataNode's address is asked for, so that its path can be written as it decodes it: first as every server should, and where that one
@@ -238,11 +309,11 @@ class HdfsStore final : public Store {
   std::shared_ptr<Transfer> reading_of_odd_name(const StoreUrl& url, const std::string& more, const StoredInfo& info) {
     auto transfer = std::make_shared<Transfer>(request("GET", url.path, "OPEN", more));
     const auto twice = std::make_shared<bool>(false);
-    transfer->prepare = [this, url, more, twice, address = transfer->url](Transfer& t) {
+    transfer->prepare = [this, url, more, twice](Transfer& t) {
       Transfer ask = request("GET", url.path, "OPEN", more);
       perform(ask, url.text);
       const bool redirected = ask.status == 307 && ask.redirect.starts_with("http");
-      t.url = redirected ? with_path(ask.redirect, url.path, *twice) : address;
+      t.url = redirected ? with_path(ask.redirect, url.path, *twice) : ask.url;
       t.redirects = redirected ? 0 : 3;
     };
     transfer->again = [this, url, twice, version = info.version, usual = transfer->again](Transfer& t) {
@@ -267,7 +338,7 @@ class HdfsStore final : public Store {
       throw Error(ErrorKind::resources, {.where = url.text,
                                          .what = "the NameNode's answer is no JSON",
                                          .got = error.parts().what,
-                                         .hint = "is the address that of WebHDFS? " + base_});
+                                         .hint = "is the address that of WebHDFS? " + bases_[active_]});
     }
   }
 
@@ -328,11 +399,13 @@ class HdfsStore final : public Store {
   void remove_path(const std::string& path) {
     Transfer answer = request("DELETE", path, "DELETE");
     answer.tries = 2;
-    perform(answer, base_);
+    perform(answer, bases_[active_]);
   }
 
-  std::string base_, user_, token_;
-  std::atomic<bool> has_pages_{true}, has_listings_{true};
+  std::vector<std::string> bases_;  // of the NameNodes
+  std::atomic<size_t> active_{0};   // the one that is asked
+  std::string user_, token_;
+  std::atomic<bool> has_pages_{true};
 };
 
 }  // namespace

@@ -57,8 +57,14 @@ size_t Known::to_list_beside(const std::string& folder) {
   if (folders_.size() >= kMost) folders_.clear();
   size_t& next = folders_[folder];
   const size_t now = next;
+  if (now == kNoMore) return 0;
   next = now == 0 ? kFirst : std::min(4 * now, kMostOfPage);
   return now;
+}
+
+void Known::list_no_more(const std::string& folder) {
+  const std::lock_guard lock(mutex_);
+  folders_[folder] = kNoMore;
 }
 
 }  // namespace perigee

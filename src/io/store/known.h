@@ -37,9 +37,10 @@ class Known {
   std::shared_ptr<const StoredFile> in_use(const std::string& text) const;
   // How many neighbours of a file are to be listed: none of a folder's first, then more each time.
   size_t to_list_beside(const std::string& folder);
+  void list_no_more(const std::string& folder);  // it cannot be listed
 
  private:
-  static constexpr size_t kMost = 1 << 21, kMostInUse = 100'000;
+  static constexpr size_t kMost = 1 << 21, kMostInUse = 100'000, kNoMore = ~size_t{0};
   struct Kept {
     StoredInfo info;
     Time until;

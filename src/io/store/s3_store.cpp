@@ -71,16 +71,18 @@ class S3Store final : public Store {
     if (url.key().empty()) return stat_bucket(url);
     Transfer head = request("HEAD", key_of(url));
     perform(head, url.text);
+    if (!head.ok() && head.status != 404) ask_why(url, head);
     if (head.status == 200 && head.problem.empty()) {
-      if (head.length < 0) refuse_answer(url, head);
+      if (head.length < 0) refuse_without_size(url);
       return {StoredKind::file, static_cast<uint64_t>(head.length), version_of(head)};
     }
-    if (head.status != 404) refuse_head(url, head);
+    if (head.status != 404) refuse(url, head);
     Query query = listing_query(url.key() + "/");
     query.emplace_back("max-keys", "1");
     Transfer page = request("GET", "", query);
     perform(page, url.text);
     if (!page.ok() || !page.problem.empty()) refuse(url, page);
+    if (!is_listing(page)) refuse_listing(url, "another document");
     const std::string_view xml = as_text(page.content);
     return {xml.find("<Key>") != std::string_view::npos || xml.find("<CommonPrefixes>") != std::string_view::npos ? StoredKind::folder
                                                                                                                   : StoredKind::none};
@@ -105,19 +107,20 @@ class S3Store final : public Store {
       page.limit = kPageBytes;
       perform(page, url.text);
       if (!page.ok() || !page.problem.empty()) refuse(url, page);
+      if (!is_listing(page)) refuse_listing(url, "another document");
       read_page(as_text(page.content), prefix, entries);
       check_listing(url, entries.size());
-      const std::string next =
-          xml_text(as_text(page.content), "IsTruncated") == "true" ? xml_text(as_text(page.content), "NextContinuationToken") : "";
-      if (!next.empty() && next == token) refuse_answer(url, page);
-      token = next;
+      const std::string next = xml_text(as_text(page.content), "NextContinuationToken");
+      const bool more = xml_text(as_text(page.content), "IsTruncated") == "true";
+      if (more && (next.empty() || next == token)) refuse_listing(url, "a part of it, and no way to the rest");
+      token = more ? next : "";
     } while (!token.empty());
     return entries;
   }
 
-  std::vector<StoredEntry> list_from(const StoreUrl& url, size_t most) override {
+  std::optional<std::vector<StoredEntry>> list_from(const StoreUrl& url, size_t most) override {
     const std::string key = key_of(url), prefix = key.substr(0, key.rfind('/') + 1);
-    if (key.size() == prefix.size() || lists_nothing_) return {};
+    if (key.size() == prefix.size()) return std::nullopt;
     Query query = listing_query(prefix);
     query.emplace_back("max-keys", std::to_string(most));
     query.emplace_back("start-after", key.substr(0, key.size() - 1));  // sorts just before it
@@ -125,9 +128,10 @@ class S3Store final : public Store {
     page.limit = kPageBytes;
     page.tries = 1;
     perform(page, url.text);
-    lists_nothing_ = !page.ok() || !page.problem.empty();  // s3:ListBucket is not everybody's
     std::vector<StoredEntry> entries;
-    if (!lists_nothing_) read_page(as_text(page.content), prefix, entries);
+    if (page.status == 0 || page.status == 429 || page.status >= 500) return entries;
+    if (!page.ok() || !page.problem.empty()) return std::nullopt;  // s3:ListBucket is not everybody's
+    read_page(as_text(page.content), prefix, entries);
     return entries;
   }
 
@@ -172,6 +176,7 @@ class S3Store final : public Store {
          ErrorKind::authentication},
         {"NoSuchBucket", "there is no bucket of this name", "check the bucket's name and AWS_ENDPOINT_URL", ErrorKind::data},
         {"NoSuchKey", "there is no such file in the store", "", ErrorKind::data},
+        {"InvalidObjectState", "the file lies in the archive", "fetch it from there first: `aws s3api restore-object`", ErrorKind::data},
     };
     for (const Meaning& meaning : kMeanings) {
       if (code != meaning.code && !(code.empty() && answer.status == 403 && std::strcmp(meaning.code, "AccessDenied") == 0)) continue;
@@ -183,6 +188,12 @@ class S3Store final : public Store {
       throw Error(meaning.kind, {.where = url.text, .what = meaning.what, .got = message, .hint = hint});
     }
     if (answer.status == 404) refuse_missing(url);
+    if (const std::string region = region_of(answer); !region.empty() && (answer.status == 301 || answer.status == 307))
+      throw Error(ErrorKind::usage, {.where = url.text,
+                                     .what = "the bucket lies in another region than its endpoint",
+                                     .got = settings_.endpoint,
+                                     .expected = "the endpoint of " + region,
+                                     .hint = "leave AWS_ENDPOINT_URL away, or name that region's"});
     if (code.empty()) refuse_answer(url, answer);
     throw Error(ErrorKind::resources, {.where = url.text, .what = "the store refuses the request", .got = code + ": " + message});
   }
@@ -259,12 +270,19 @@ class S3Store final : public Store {
     if (answer.attempts > 1) return false;
     if (code == "ExpiredToken") return credentials_.renew();
     if (code == "RequestTimeTooSkewed") return follow_clock(answer);
-    const std::string region = answer.header("x-amz-bucket-region");
+    const std::string region = region_of(answer);
     const std::lock_guard lock(mutex_);
     const bool elsewhere = answer.status == 301 || answer.status == 307 || answer.status == 400 || answer.status == 403;
-    if (!elsewhere || region.empty() || region == region_ || !settings_.endpoint.empty()) return false;
+    if (!elsewhere || region.empty() || region == region_) return false;
     region_ = region;
     return true;
+  }
+
+  // Where the bucket lies, as an answer tells; empty where it does not.
+  static std::string region_of(const Transfer& answer) {
+    const std::string_view xml = as_text(answer.content);
+    const std::string told = answer.header("x-amz-bucket-region");
+    return !told.empty() || xml_text(xml, "Code") != "AuthorizationHeaderMalformed" ? told : xml_text(xml, "Region");
   }
 
   bool follow_clock(const Transfer& answer) {
@@ -278,13 +296,23 @@ class S3Store final : public Store {
     return true;
   }
 
-  // An answer to HEAD has no body: a GET of the first byte tells what is wrong.
-  [[noreturn]] void refuse_head(const StoreUrl& url, Transfer& head) {
+  // An answer to HEAD has no body: a GET of the first byte tells what is wrong. Where that mended it (a region, a clock, keys that had ended),
+  // HEAD is asked again.
+  void ask_why(const StoreUrl& url, Transfer& head) {
     if (head.status == 0 || head.status >= 500) refuse(url, head);
     Transfer get = request("GET", key_of(url), {}, {"Range: bytes=0-0"});
     perform(get, url.text);
-    if (get.ok()) refuse(url, head);
-    refuse(url, get);
+    if (!get.ok() && get.status != 404 && get.status != 416) refuse(url, get);
+    perform(head, url.text);
+  }
+
+  static bool is_listing(const Transfer& page) { return as_text(page.content).find("<ListBucketResult") != std::string_view::npos; }
+  [[noreturn]] void refuse_listing(const StoreUrl& url, const char* got) {
+    throw Error(ErrorKind::resources, {.where = url.text,
+                                       .what = "the server does not list the folder as S3 does",
+                                       .got = got,
+                                       .expected = "a ListBucketResult of ListObjectsV2",
+                                       .hint = "is AWS_ENDPOINT_URL the address of an S3 server?"});
   }
 
   StoredInfo stat_bucket(const StoreUrl& url) {
@@ -293,6 +321,7 @@ class S3Store final : public Store {
     Transfer page = request("GET", "", query);
     perform(page, url.text);
     if (!page.ok() || !page.problem.empty()) refuse(url, page);
+    if (!is_listing(page)) refuse_listing(url, "another document");
     return {StoredKind::folder};
   }
 
@@ -402,7 +431,6 @@ class S3Store final : public Store {
   bool path_style_ = false;
   AwsCredentials credentials_;
   std::atomic<int64_t> skew_s_{0};
-  std::atomic<bool> lists_nothing_{false};
   std::mutex mutex_;
   std::string region_;
 };

@@ -91,13 +91,19 @@ class SftpStore final : public Store {
                                               .got = problem,
                                               .hint = "`sftp " + (url.user.empty() ? "" : url.user + "@") + url.host +
                                                       "` must work without a password; PERIGEE_SSH_KEY=FILE names a key"});
-    if (problem.find("fingerprint") != std::string::npos || problem.find("known") != std::string::npos ||
-        problem.find("host key") != std::string::npos || problem.find("remote key") != std::string::npos)
-      throw Error(ErrorKind::authentication,
-                  {.where = url.text,
-                   .what = "the server's key is not the known one",
-                   .got = problem,
-                   .hint = "`ssh-keyscan -H " + url.host + " >> ~/.ssh/known_hosts`, once you have compared it"});
+    if (problem.find("known_hosts") != std::string::npos) {
+      const bool changed = problem.find("another key") != std::string::npos;
+      const std::string port = url.port > 0 ? " -p " + std::to_string(url.port) : "";
+      const std::string name = url.port > 0 && url.port != 22 ? "'[" + url.host + "]:" + std::to_string(url.port) + "'" : url.host;
+      const char* given = std::getenv("PERIGEE_SSH_KNOWN_HOSTS");
+      const std::string file = given != nullptr && *given != '\0' ? given : "~/.ssh/known_hosts";
+      throw Error(ErrorKind::authentication, {.where = url.text,
+                                              .what = "the server's key is not the known one",
+                                              .got = problem,
+                                              .hint = "once you have compared it: " +
+                                                      (changed ? "`ssh-keygen -f " + file + " -R " + name + "`, then " : std::string()) +
+                                                      "`ssh-keyscan" + port + " " + url.host + " >> " + file + "`"});
+    }
     if (answer.status == 403) throw Error(ErrorKind::authentication, {.where = url.text, .what = "access is denied", .got = problem});
     refuse_answer(url, answer);
   }

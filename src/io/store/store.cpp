@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cinttypes>
 #include <condition_variable>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -69,8 +71,10 @@ void learn_neighbours(Store& store, const StoreUrl& url) {
   const std::string folder = url.text.substr(0, url.text.rfind('/') + 1);
   const size_t most = Known::shared().to_list_beside(folder);
   if (most == 0) return;
+  const std::optional<std::vector<StoredEntry>> entries = store.list_from(url, most);
+  if (!entries) return Known::shared().list_no_more(folder);
   StoredInfo known;
-  for (const StoredEntry& entry : store.list_from(url, most)) {
+  for (const StoredEntry& entry : *entries) {
     if (entry.folder || entry.version.empty() || Known::shared().find(folder + entry.name, known)) continue;
     Known::shared().keep(folder + entry.name, {StoredKind::file, entry.size, entry.version}, std::chrono::steady_clock::now() + kHolds);
   }
@@ -139,9 +143,34 @@ void keep_arrived(const StoreUrl& url, const StoredInfo& info, Stretch& stretch,
   }
 }
 
+// A reading whose answer is refused when it is another part, or a part of another version. Whether the server looks at If-Match shows so, too.
+std::shared_ptr<Transfer> checked_reading(Store& store, const StoreUrl& url, uint64_t offset, std::span<std::byte> into,
+                                          const StoredInfo& info) {
+  auto transfer = store.reading(url, offset, into.size(), info);
+  transfer->into = into;
+  transfer->accepts = [offset, size = into.size(), whole = info.size, version = info.version](int status, const Transfer& answer) {
+    const std::string tag = answer.header("etag"), range = answer.header("content-range");
+    if (version.starts_with('"') && tag.starts_with('"') && tag != version) return PartFault::changed;
+    if (answer.ranged && status == 200 && size != whole) return PartFault::other_part;
+    uint64_t begin = 0, end = 0, total = 0;
+    const int read = std::sscanf(range.c_str(), "bytes %" SCNu64 "-%" SCNu64 "/%" SCNu64, &begin, &end, &total);
+    if (status != 206 || read < 2) return PartFault::none;
+    if (read == 3 && total != whole) return PartFault::changed;
+    return begin == offset && end == offset + size - 1 ? PartFault::none : PartFault::other_part;
+  };
+  return transfer;
+}
+
+[[noreturn]] void refuse_part(const StoreUrl& url, const Transfer& answer) {
+  const std::string range = answer.header("content-range");
+  throw Error(ErrorKind::resources, {.where = url.text,
+                                     .what = "the server, or a proxy before it, sends another part of the file than was asked for",
+                                     .got = range.empty() ? "the whole file" : range,
+                                     .hint = "go around the proxy, by no_proxy=" + url.host + ", or download the file first"});
+}
+
 void begin_stretch(Store& store, const StoreUrl& url, const StoredInfo& info, Stretch& stretch) {
-  stretch.transfer = store.reading(url, stretch.blocks[0].offset, stretch.into.size(), info);
-  stretch.transfer->into = stretch.into;
+  stretch.transfer = checked_reading(store, url, stretch.blocks[0].offset, stretch.into, info);
   // Blocks are written while later ones still come.
   stretch.transfer->arrived = [&](uint64_t count) { keep_arrived(url, info, stretch, count); };
   // An answer that is shorter than it says of itself is a lost connection; one that says so itself is tried again as well.
@@ -169,7 +198,8 @@ void fetch_store(Store& store, const StoreUrl& url, const StoredInfo& info, std:
         continue;
       }
       Known::shared().forget(url.text);
-      if (answer.status == 416 || answer.status == 412) refuse_changed(url);
+      if (answer.part_fault == PartFault::other_part) refuse_part(url, answer);
+      if (answer.part_fault == PartFault::changed || answer.status == 416 || answer.status == 412) refuse_changed(url);
       if (answer.ok() && answer.problem.empty())
         throw Error(ErrorKind::resources, {.where = url.text,
                                            .what = "the server sends too few bytes, " + std::to_string(answer.attempts) + " times",
@@ -178,6 +208,11 @@ void fetch_store(Store& store, const StoreUrl& url, const StoredInfo& info, std:
       store.refuse(url, answer);
     }
   }
+  uint64_t fetched = 0;
+  for (const Block& block : blocks) fetched += block.into.size();
+  if (fetched == 0 || fetched == info.size || store.still_is(url, info)) return;
+  Known::shared().forget(url.text);
+  refuse_changed(url);
 }
 
 // Reads (or maps) what the cache has, by several threads where that is much. The blocks that it does not have.
@@ -223,8 +258,7 @@ class Expected {
       all_[url.text] = each;
     }
     each->bytes.resize(info.size);
-    each->transfer = store.reading(url, 0, info.size, info);
-    each->transfer->into = each->bytes;
+    each->transfer = checked_reading(store, url, 0, each->bytes, info);
     const std::weak_ptr<Each> weak = each;
     begin_transfer(each->transfer, [each] {
       const std::lock_guard lock(each->mutex);
@@ -376,6 +410,13 @@ void remove_stored(const std::string& path) {
 
 void refuse_answer(const StoreUrl& url, const Transfer& answer) {
   const std::string times = answer.attempts > 1 ? ", " + std::to_string(answer.attempts) + " times" : "";
+  if (answer.problem.find("certificate") != std::string::npos)
+    throw Error(
+        ErrorKind::authentication,
+        {.where = url.text,
+         .what = "the server's certificate is not accepted",
+         .got = answer.problem,
+         .hint = "use the name that it is made for, look at this machine's clock, or name its authority's file: AWS_CA_BUNDLE=FILE"});
   if (answer.status == 0 || !answer.problem.empty())
     throw Error(ErrorKind::resources, {.where = url.text,
                                        .what = "the store cannot be reached" + times,
@@ -390,6 +431,10 @@ void refuse_answer(const StoreUrl& url, const Transfer& answer) {
 
 void refuse_missing(const StoreUrl& url) {
   throw Error(ErrorKind::data, {.where = url.text, .what = "there is no such file in the store"});
+}
+
+void refuse_without_size(const StoreUrl& url) {
+  throw Error(ErrorKind::data, {.where = url.text, .what = "the server does not say how large the file is", .hint = "download it first"});
 }
 
 void refuse_changed(const StoreUrl& url) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,8 +45,10 @@ class Store {
   [[noreturn]] virtual void refuse(const StoreUrl& url, Transfer& answer) = 0;
   // Sorted by name, bounded.
   virtual std::vector<StoredEntry> list(const StoreUrl& url) = 0;
-  // This file and those that follow it in its folder, at most so many, by one request; empty where that cannot be had.
-  virtual std::vector<StoredEntry> list_from(const StoreUrl& /*file*/, size_t /*most*/) { return {}; }
+  // This file and those that follow it in its folder, at most so many, by one request. Empty: not now. Nothing: not of this folder.
+  virtual std::optional<std::vector<StoredEntry>> list_from(const StoreUrl& /*file*/, size_t /*most*/) { return std::nullopt; }
+  // False: the file has another version by now, of a store whose answers to reading() do not tell.
+  virtual bool still_is(const StoreUrl& /*url*/, const StoredInfo& /*info*/) { return true; }
   // Whole or not at all, also for readers; false: the condition does not hold, and nothing has changed.
   virtual bool put(const StoreUrl& url, std::span<const std::span<const std::byte>> pieces, const PutCondition& condition) = 0;
   virtual void remove(const StoreUrl& url) = 0;  // nothing happens when it is not there
@@ -79,5 +82,6 @@ std::unique_ptr<Store> make_sftp_store(const StoreUrl& url);
 [[noreturn]] void refuse_answer(const StoreUrl& url, const Transfer& answer);
 [[noreturn]] void refuse_missing(const StoreUrl& url);
 [[noreturn]] void refuse_changed(const StoreUrl& url);
+[[noreturn]] void refuse_without_size(const StoreUrl& url);
 
 }  // namespace perigee

@@ -13,6 +13,9 @@
 
 namespace perigee {
 
+// How the answer to a request for a part is none.
+enum class PartFault { none, changed, other_part };
+
 struct Transfer {
   // Asked:
   std::string method = "GET";        // GET, HEAD, PUT, POST, DELETE
@@ -40,6 +43,8 @@ struct Transfer {
   // Called on the caller's thread while more comes, about every 4 MiB: the first `count` bytes of `into` are there. Must not throw. A new try
   // begins at 0 again. A server that answers a request for a range with the whole file is not heard before its end.
   std::function<void(uint64_t count)> arrived;
+  // Called on the loop's thread when status and headers of a 2xx are there, before the first byte: a fault ends the transfer.
+  std::function<PartFault(int status, const Transfer& answer)> accepts;
   bool ranged = false;  // HTTP: a part is asked for
 
   // Answered:
@@ -52,6 +57,7 @@ struct Transfer {
   std::string effective;  // the address after redirects that were followed; stays until the next answer
   int64_t file_time = -1, length = -1;
   bool may_go = false;  // the fault may go away
+  PartFault part_fault = PartFault::none;
   int attempts = 0;
 
   bool ok() const { return status >= 200 && status < 300; }

@@ -23,6 +23,7 @@ struct Active : TransferTry {
   curl_slist *headers = nullptr, *before = nullptr, *after = nullptr;
   size_t piece = 0, sent = 0;  // of the body
   bool too_long = false;
+  const char* host_key = nullptr;  // what is wrong with it
   char message[CURL_ERROR_SIZE] = {};
 };
 
@@ -35,6 +36,12 @@ size_t receive(const char* data, size_t size, size_t count, void* user) {
   curl().getinfo(active.handle, CURLINFO_RESPONSE_CODE, &status);
   const bool wanted = !transfer.into.empty() && (status == 0 || (status >= 200 && status < 300));
   if (wanted) {
+    try {
+      if (transfer.received == 0 && transfer.accepts) transfer.part_fault = transfer.accepts(static_cast<int>(status), transfer);
+    } catch (const std::exception&) {
+      return 0;
+    }
+    if (transfer.part_fault != PartFault::none) return 0;
     if (bytes > transfer.into.size() - transfer.received) return active.too_long = true, 0;
     std::memcpy(transfer.into.data() + transfer.received, data, bytes);
     const uint64_t steps = transfer.received / kArrivedStep;
@@ -87,6 +94,14 @@ int seek_body(void* user, curl_off_t offset, int origin) {
 
 // curl asks about once a second, and whenever bytes come.
 int should_stop(void*, curl_off_t, curl_off_t, curl_off_t, curl_off_t) { return downloads_stopped() ? 1 : 0; }
+
+// Before a user name is sent to a server of SSH: its key must be the known one.
+int check_host_key(CURL*, const curl_khkey*, const curl_khkey*, curl_khmatch match, void* user) {
+  if (match == CURLKHMATCH_OK) return CURLKHSTAT_FINE;
+  static_cast<Active*>(user)->host_key =
+      match == CURLKHMATCH_MISMATCH ? "known_hosts has another key of this host" : "known_hosts has no key of this host";
+  return CURLKHSTAT_REJECT;
+}
 
 int64_t body_size(const Transfer& transfer) {
   uint64_t size = 0;
@@ -215,6 +230,8 @@ class Loop {
     if (active.after != nullptr) set(CURLOPT_POSTQUOTE, active.after);
     if (transfer.url.starts_with("sftp:")) {
       set_ssh_options(active.handle);
+      set(CURLOPT_SSH_KEYFUNCTION, &check_host_key);
+      set(CURLOPT_SSH_KEYDATA, static_cast<void*>(&active));
       if (transfer.upload) set(CURLOPT_FTP_CREATE_MISSING_DIRS, 1L);
     } else {
       set(CURLOPT_CUSTOMREQUEST, transfer.method.c_str());
@@ -240,8 +257,8 @@ class Loop {
       return std::string(value != nullptr ? value : "");
     };
     std::string known = given("PERIGEE_SSH_KNOWN_HOSTS"), key = given("PERIGEE_SSH_KEY");
-    if (known.empty() && home != nullptr) known = std::string(home) + "/.ssh/known_hosts";
-    if (!known.empty()) curl().setopt(handle, CURLOPT_SSH_KNOWNHOSTS, known.c_str());
+    if (known.empty()) known = home != nullptr ? std::string(home) + "/.ssh/known_hosts" : "/dev/null";  // none: any key would do
+    curl().setopt(handle, CURLOPT_SSH_KNOWNHOSTS, known.c_str());
     if (!key.empty()) curl().setopt(handle, CURLOPT_SSH_PRIVATE_KEYFILE, key.c_str());
     curl().setopt(handle, CURLOPT_SSH_AUTH_TYPES, static_cast<long>(CURLSSH_AUTH_PUBLICKEY | CURLSSH_AUTH_PASSWORD | CURLSSH_AUTH_AGENT));
   }
@@ -279,10 +296,11 @@ class Loop {
       transfer.status = ssh ? 200 : static_cast<int>(status);
       return;
     }
-    transfer.may_go = fault_may_go(code) && !active.too_long;
+    transfer.may_go = fault_may_go(code) && !active.too_long && transfer.part_fault == PartFault::none;
     if (active.too_long) transfer.status = static_cast<int>(status);
     transfer.problem = active.too_long ? "more bytes came than were asked for" : active.message[0] ? active.message : curl().strerror(code);
     if (!ssh) return;
+    if (active.host_key != nullptr) transfer.problem = active.host_key, transfer.may_go = false;
     if (code == CURLE_REMOTE_FILE_NOT_FOUND) transfer.status = 404;
     else if (code == CURLE_LOGIN_DENIED) transfer.status = 401;
     else if (code == CURLE_REMOTE_ACCESS_DENIED) transfer.status = 403;

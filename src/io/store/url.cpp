@@ -86,7 +86,9 @@ StoreUrl parse_store_url(const std::string& text) {
     if (colon < user.size()) url.password = percent_decoded(user.substr(colon + 1));
     host.erase(0, at + 1);
   }
-  const size_t colon = host.find(':', host.starts_with('[') ? std::min(host.find(']'), host.size()) : 0);
+  // Several NameNodes, each with its port, are one host here.
+  const bool several = url.scheme.ends_with("hdfs") && host.find(',') != std::string::npos;
+  const size_t colon = several ? std::string::npos : host.find(':', host.starts_with('[') ? std::min(host.find(']'), host.size()) : 0);
   if (colon != std::string::npos) {
     const std::string port = host.substr(colon + 1);
     const bool digits =
@@ -95,8 +97,9 @@ StoreUrl parse_store_url(const std::string& text) {
     url.port = std::stoi(port);
     host.erase(colon);
   }
-  if (!std::all_of(host.begin(), host.end(),
-                   [](char c) { return letter_or_digit(c) || std::string_view("-._:[]").find(c) != std::string_view::npos; }))
+  if (!std::all_of(host.begin(), host.end(), [&](char c) {
+        return letter_or_digit(c) || std::string_view("-._:[]").find(c) != std::string_view::npos || (several && c == ',');
+      }))
     refuse_url(url.scheme + "://" + host, "has a host that is no name");
   url.host = host;
   url.text = url.scheme + "://" + (url.user.empty() ? "" : url.user + "@") + url.host_and_port() + url.path;

@@ -30,12 +30,12 @@ class WebStore final : public Store {
       const std::string range = first.header("content-range");
       const size_t slash = range.find('/');
       if (slash == std::string::npos || range.find_first_not_of("0123456789", slash + 1) != std::string::npos || slash + 1 == range.size())
-        no_size(url);
+        refuse_without_size(url);
       info.size = std::strtoull(range.c_str() + slash + 1, nullptr, 10);
       return info;
     }
     if (first.status != 200) refuse(url, first);
-    if (first.header("content-length").empty()) no_size(url);
+    if (first.header("content-length").empty()) refuse_without_size(url);
     info.size = std::strtoull(first.header("content-length").c_str(), nullptr, 10);
     info.whole = true;
     return info;
@@ -81,9 +81,6 @@ class WebStore final : public Store {
     transfer.user = url.user, transfer.password = url.password;
     transfer.redirects = 5;
     return transfer;
-  }
-  [[noreturn]] static void no_size(const StoreUrl& url) {
-    throw Error(ErrorKind::data, {.where = url.text, .what = "the server does not say how large the file is", .hint = "download it first"});
   }
 };
 
