@@ -151,7 +151,8 @@ class Kubelet:
     """Starts the pods of the printed Job: command, environment, downward API, mounted files, hosts; all on this machine's loopback. A pod that
     fails is made again with the same index, unless the policy of the manifest says that the job has failed."""
 
-    def __init__(self, cluster, pods):
+    def __init__(self, cluster, pods, more=""):
+        self.more = more  # options of the command
         self.cluster, self.documents = cluster, {d["kind"]: d for d in manifests(cluster, pods)}
         self.job = self.documents["Job"]["spec"]
         folder = cluster.folder
@@ -173,6 +174,7 @@ class Kubelet:
         command = container["command"][-1]
         for path, place in places.items():
             command = command.replace(path, place)
+        command += self.more
         env = {"JOB_COMPLETION_INDEX": str(index), "PATH": f"{self.cluster.folder}/bin:{os.environ['PATH']}"}
         for variable in container["env"]:
             env[variable["name"]] = variable.get("value", "0b5e-uid")
@@ -189,12 +191,14 @@ class Kubelet:
     def kill(self, index, number=signal.SIGKILL):
         os.killpg(self.pod(index).pid, number)  # all of the container
 
-    def run(self, deadline=240):
-        """Until pod 0 has succeeded, or the job has failed by its policy. Returns the exit codes of all pods that ended before."""
+    def run(self, deadline=240, watch=lambda: None):
+        """Until pod 0 has succeeded, or the job has failed by its policy. Returns the exit codes of all pods that ended before. `watch` is
+        called all the while."""
         refused = next(rule["onExitCodes"]["values"] for rule in self.job["podFailurePolicy"]["rules"] if rule["action"] == "FailJob")
         codes = []
 
         def over():
+            watch()
             for index in list(self.pods):
                 if not self.pod(index).running():
                     code = self.pod(index).wait()
@@ -261,8 +265,46 @@ def the_first_pod_resumes():
         assert harness.parameters(cluster.folder / "whole") == harness.parameters(kubelet.folder()), "other bits"
 
 
+def kill_twenty_times(index, epochs):
+    """One of four pods, each time when all four have trained since the last blow; pod 0 when it also has ended an epoch, which is a checkpoint."""
+    if "PERIGEE_TEST_EVERYTHING" not in os.environ:
+        raise harness.Skip("takes long: ./perigee test --everything has it")
+    with Cluster() as cluster:
+        cluster.write_job(**{**LONG, "epochs": epochs})
+        # With three workers the run would go on, and be over before the last blow.
+        kubelet, killed, at = Kubelet(cluster, 4, " --min-workers 4"), [], [0]
+
+        def watch():
+            first = kubelet.pod(0)
+            since = first.events[at[0]:]
+            trained = any(e["event"] == "step" and e["workers"] == 4 for e in since) and (index or any(e["event"] == "epoch" for e in since))
+            if not trained or len(killed) == 20 or not first.running():
+                return
+            kubelet.kill(index)
+            kubelet.pod(index).wait()
+            killed.append(index)
+            kubelet.start(index)
+            if index:  # steps from before its return do not count
+                wait_until("the pod's return", lambda: len(first.of_kind("worker_joined")) >= 4 + len(killed) or not first.running())
+            at[0] = len(kubelet.pod(0).events)
+
+        codes = kubelet.run(540, watch)
+        assert len(killed) == 20, f"the run was over after {len(killed)} blows"
+        assert {code for _, code in codes} <= {5, 143}, codes
+        cluster.check_ledger(kubelet.folder(), epochs=epochs)
+
+
+def a_pod_is_killed_twenty_times():
+    kill_twenty_times(3, 60)
+
+
+def the_first_pod_is_killed_twenty_times():
+    kill_twenty_times(0, 60)
+
+
 if __name__ == "__main__":
     harness.main([
         manifests_are_valid_in_all_versions, each_misspelt_key_is_caught, job_sets_and_train_jobs_are_valid, scripts_of_any_text_survive, cloudformation_template_is_clean,
-        pods_train_one_run, a_killed_pod_comes_back, the_first_pod_resumes
+        pods_train_one_run, a_killed_pod_comes_back, the_first_pod_resumes,
+        a_pod_is_killed_twenty_times, the_first_pod_is_killed_twenty_times
     ])
