@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import pathlib
+import secrets
 import signal
 import socket
 import subprocess
@@ -237,12 +238,12 @@ class Model:
 
 def _as_arrays(df, names):
     """The DataFrame with Spark ML's vectors as arrays."""
-    from pyspark.ml.functions import vector_to_array
     _by_value()
     for name in names:
         if name not in df.columns:
             raise ValueError(f"there is no column '{name}'; the columns are {', '.join(df.columns)}")
         if type(df.schema[name].dataType).__name__ == "VectorUDT":
+            from pyspark.ml.functions import vector_to_array  # takes its time: for vectors alone
             df = df.withColumn(name, vector_to_array(name, "float32"))
     return df
 
@@ -324,7 +325,7 @@ def train(job, train=None, test=None, *, workers=None, set=None, features="featu
             words = [os.path.join(folder, "job.json")]
             with open(words[0], "w") as opened:
                 json.dump(described, opened)
-        secret = _run(program, "secret", "new")
+        secret = secrets.token_hex(32) + "\n"  # as `perigee secret new`
         command = [program, "train", *words, "--listen", conf.get("spark.driver.host", "127.0.0.1") + ":0", "--log", "json",
                    "--secret", "-", "--min-workers", str(min_workers), *arguments]
         command += ["--resume", resume] if resume else ["--out", out] if out else []
