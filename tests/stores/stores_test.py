@@ -26,11 +26,17 @@ class World:
     """Servers, each started when a test first asks for it."""
 
     def __init__(self, folder, quick):
-        self.folder, self.quick, self.running = folder, quick, {}
+        self.folder, self.quick, self.running, self.missing = folder, quick, {}, {}
 
     def server(self, name, make):
+        if name in self.missing:  # what did not start once is not tried again
+            raise self.missing[name]
         if name not in self.running:
-            self.running[name] = make()
+            try:
+                self.running[name] = make()
+            except servers.Missing as missing:
+                self.missing[name] = missing
+                raise
         return self.running[name]
 
     @property
