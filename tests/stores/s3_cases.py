@@ -167,7 +167,8 @@ def s3_refusals(world):
     try:
         through = world.s3(AWS_ENDPOINT_URL=proxy.url)
         for code, status, *texts in (("ExpiredToken", 400, "have expired", "aws sso login"), ("InvalidToken", 400, "AWS_SESSION_TOKEN"),
-                                     ("RequestTimeTooSkewed", 403, "clock", "timedatectl"), ("SomethingElse", 400, "SomethingElse: no")):
+                                     ("RequestTimeTooSkewed", 403, "clock", "timedatectl"),
+                                     ("InvalidObjectState", 403, "the file lies in the archive", "restore-object"), ("SomethingElse", 400, "SomethingElse: no")):
             proxy.fault = lambda *_, code=code, status=status: error_answer(status, code)
             says(one(through, "stat", url), *texts)
         # A clock that is wrong is followed once it is known.
