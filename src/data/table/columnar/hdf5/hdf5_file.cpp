@@ -22,12 +22,12 @@ struct Source {
 };
 
 // MATLAB's arrays lie column by column: the first axis of the file is the last one there.
-struct Shape {
+struct TableShape {
   uint64_t rows = 0, columns = 0;
 };
-Shape shape_of(const hdf5::DataSet& set, bool turned) {
+TableShape shape_of(const hdf5::DataSet& set, bool turned) {
   if (!turned || set.shape.empty()) return {set.rows(), set.row_elements()};
-  Shape shape{set.shape.back(), 1};
+  TableShape shape{set.shape.back(), 1};
   for (size_t a = 0; a + 1 < set.shape.size(); ++a) shape.columns *= set.shape[a];
   if (shape.rows == 1) std::swap(shape.rows, shape.columns);  // a vector may lie or stand
   return shape;
