@@ -109,15 +109,22 @@ bool is_option_of_type(const Json& object, const std::string& key) {
               {.where = path, .what = "there is no '" + key + "' here", .expected = names.empty() ? "" : "one of " + names, .hint = hint});
 }
 
-// Messages write network.layers[1], so that it is the same as network.layers.1.
 std::vector<std::string> split(const std::string& path) {
-  std::string dotted;
-  for (const char c : path)
-    if (c != ']') dotted += c == '[' ? '.' : c;
   std::vector<std::string> parts;
-  std::stringstream stream(dotted);
+  std::stringstream stream(path);
   for (std::string part; std::getline(stream, part, '.');) parts.push_back(part);
   return parts;
+}
+
+// Messages write network.layers[1], so that it is the same as network.layers.1: a place in a list, where no key has that name.
+void split_place(const Json& at, std::vector<std::string>* parts, size_t i) {
+  const std::string key = (*parts)[i];
+  const size_t bracket = key.find('[');
+  if (bracket == key.npos || key.back() != ']' || !at.is_object() || at.find(key) != nullptr) return;
+  const Json* list = at.find(key.substr(0, bracket));
+  if (list == nullptr || !list->is_array()) return;
+  (*parts)[i] = key.substr(0, bracket);
+  parts->insert(parts->begin() + static_cast<std::ptrdiff_t>(i) + 1, key.substr(bracket + 1, key.size() - bracket - 2));
 }
 
 // Layers may be called by their names, automatic ones included.
@@ -147,7 +154,8 @@ Json& step_into(Json& at, const std::string& path, const std::vector<std::string
                                    .what = "the list has no element '" + key + "'",
                                    .expected = count == 0 ? "nothing: it is empty"
                                                           : "1 to " + std::to_string(count) +
-                                                                (layers ? ", or a layer's name, as in network.layers.dense1.out" : "")});
+                                                                (layers ? ", or a layer's name, as in network.layers.dense1.out" : ""),
+                                   .hint = key == "0" ? "places count from 1" : ""});
   }
   if (at.is_string()) {  // "adamw" is short for {"type": "adamw"}
     Json object = Json::object();
@@ -288,7 +296,7 @@ std::optional<Dtype> Job::half() const {
 bool Job::tf32() const { return precision_name(*this) == "tf32"; }
 
 void Job::set(const std::string& path, const std::string& value) {
-  const std::vector<std::string> parts = split(path);
+  std::vector<std::string> parts = split(path);
   if (parts.empty() || std::find(parts.begin(), parts.end(), "") != parts.end())
     throw Error(ErrorKind::usage,
                 {.where = path, .what = "has an empty name", .expected = "keys with dots between them, as in optimizer.lr"});
@@ -296,6 +304,7 @@ void Job::set(const std::string& path, const std::string& value) {
   Json* at = &changed;
   std::vector<std::string> before;
   for (size_t i = 0; i < parts.size(); ++i) {
+    split_place(*at, &parts, i);
     at = &step_into(*at, path, before, parts[i], i + 1 == parts.size());
     before.push_back(parts[i]);
   }

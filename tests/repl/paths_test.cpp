@@ -56,7 +56,7 @@ void leaves(const Json& json, const std::string& path, std::vector<std::string>*
     for (const auto& [key, value] : json.as_object()) leaves(value, path.empty() ? key : path + "." + key, found);
   else if (json.is_array() && json.as_array().size() > 100 && !json.as_array()[0].is_object()) return;  // data
   else if (json.is_array() && !json.as_array().empty())
-    for (size_t i = 0; i < json.as_array().size(); ++i) leaves(json.as_array()[i], path + "." + std::to_string(i), found);
+    for (size_t i = 0; i < json.as_array().size(); ++i) leaves(json.as_array()[i], path + "." + std::to_string(i + 1), found);
   else found->push_back(path);
 }
 
@@ -104,7 +104,7 @@ TEST_F(Paths, OptionsThatAreNotGivenAreKnown) {
   is("optim", {"optimizer=", "optimizer."});
   is("optimizer.weight", {"optimizer.weight_decay="});
   is("network.first.ke", {"network.first.kernel="});
-  is("network.0.ke", {"network.0.kernel="});
+  is("network.1.ke", {"network.1.kernel="});
   is("averaging.codec_", {});
   is("averaging.cod", {"averaging.codec="});
   is("data.ba", {});  // the job has no data: nothing is below

@@ -65,6 +65,14 @@ TEST(Job, SetKnowsTheAutomaticNamesOfLayers) {
             std::string::npos);
 }
 
+TEST(Job, SetTakesKeysWithBrackets) {  // as columns of the project's own are called
+  Job j = example_job();
+  j.set("data.train", R"({"type": "table", "steps": [{"type": "rename", "names": {"x[1]": "a"}}]})");
+  j.set("data.train.steps[1].names.x[1]", "b");
+  j.set("data.train.steps[1].names.city[Rome]", "c");
+  EXPECT_EQ(j.json().find("data")->find("train")->find("steps")->as_array()[0].find("names")->dump(), R"({"x[1]":"b","city[Rome]":"c"})");
+}
+
 TEST(Job, SetRefusesWhatIsNotThere) {
   Job j = example_job();
   EXPECT_EQ(refusal([&] { j.set("epoch", "3"); }), "epoch: there is no 'epoch' here; did you mean 'epochs'?");
@@ -72,6 +80,7 @@ TEST(Job, SetRefusesWhatIsNotThere) {
   EXPECT_NE(refusal([&] { j.set("network.layers.1.activatoin", "relu"); }).find("did you mean 'activation'"), std::string::npos);
   EXPECT_NE(refusal([&] { j.set("network.layers.4.out", "1"); }).find("no element '4'"), std::string::npos);
   EXPECT_NE(refusal([&] { j.set("network.layers.0.out", "1"); }).find("no element '0'; expected 1 to 1"), std::string::npos);
+  EXPECT_NE(refusal([&] { j.set("network.layers[0].out", "1"); }).find("places count from 1"), std::string::npos);
   EXPECT_NE(refusal([&] { j.set("epochs.x", "1"); }).find("no 'x' here"), std::string::npos);
   EXPECT_EQ(j.json(), example_job().json());
 }
