@@ -26,6 +26,11 @@ TEST(Refusals, LabelsAreWholeNumbers) {
   EXPECT_HAS(refusal(ErrorKind::data, [&] { source(Tensor::from<int64_t>({1, 2}, {0, 1})); }), "these are no class labels; got i64[1x2]");
 }
 
+TEST(Refusals, TheSecondOfSeveralSourcesIsTold) {
+  const Json two = Json::parse(R"({"type": "concat", "sources": [{"type": "digits"}, {"type": "digitz"}]})", "data");
+  EXPECT_HAS(refusal(ErrorKind::data, [&] { open_source(Config(two, "data", ErrorKind::data), "."); }), "data: sources[2]: ");
+}
+
 // Examples that come while the program runs.
 class Sensor : public DataSource {
  public:

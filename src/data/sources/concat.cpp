@@ -86,7 +86,7 @@ SourcePtr open_concat(const Config& config, const std::string& folder) {
   for (size_t i = 0; i < list->as_array().size(); ++i) {
     // The first source's fitted values hold for all: they are one data set.
     const Json description = sources.empty() ? list->as_array()[i] : with_fitted(list->as_array()[i], sources[0]->traits().fitted);
-    sources.push_back(open_source(config.element(description, "sources[" + std::to_string(i) + "]"), folder));
+    sources.push_back(open_source(config.element(description, "sources[" + std::to_string(i + 1) + "]"), folder));
   }
   return concat_sources(std::move(sources), config.where());
 }
