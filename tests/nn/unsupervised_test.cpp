@@ -395,6 +395,7 @@ TEST(Errors, OfLossesSayWhatIsExpected) {
       {"\"gaussian_likelihood\"", {2, 3}, "the outputs are not a mean and a logarithm of a variance for each number of the target"},
       {R"({"type": "composite", "parts": []})", {2, 3}, "{ { size = 3, loss = \"mse\" }, ... }"},
       {R"({"type": "composite", "parts": [{"size": 3}]})", {2, 3}, "a loss, such as \"mse\""},
+      {R"({"type": "composite", "parts": [{"size": 3}]})", {2, 3}, "parts[1]"},
       {R"({"type": "yolo2", "boxes": []})", {2, 7, 2, 2}, "{ { 1.5, 2 }, { 3, 3 } }"},
       {R"({"type": "yolo2", "boxes": [[0, 1]]})", {2, 7, 2, 2}, "are pairs of a width and a height above 0"},
       {R"({"type": "yolo2", "boxes": [[1, 1]]})", {2, 7, 2, 2}, "*(5 + classes) x H x W, targets N x (4 + classes) x H x W"}};

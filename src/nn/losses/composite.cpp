@@ -25,7 +25,7 @@ Value build_composite(Graph& graph, const Config& options, Value output, Value t
   Value sum;
   int64_t at = 0, from = 0;
   for (size_t i = 0; i < parts->as_array().size(); ++i) {
-    const std::string where = options.where() + ": parts[" + std::to_string(i) + "]";
+    const std::string where = options.where() + ": parts[" + std::to_string(i + 1) + "]";
     const Config part(parts->as_array()[i], kPart, where);
     if (part.raw("loss") == nullptr) part.fail("loss", "is missing", "", "a loss, such as \"mse\"");
     const int64_t size = part.integer("size"), outputs = outputs_of(*part.raw("loss"), size, where);
