@@ -55,8 +55,9 @@ PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(te
 // The bytes at the head of `rest` whose `]` ends no brackets: [:alpha:] inside of them, and [] or [^] with which they begin; or 0.
 size_t literal_of_brackets(std::string_view rest, bool bracket) {
   if (bracket) {
-    const size_t end = rest.starts_with("[:") ? rest.find(":]") : rest.npos;
-    return end == rest.npos ? 0 : end + 2;
+    if (!rest.starts_with("[:")) return 0;
+    const size_t end = rest.find_first_not_of("^abcdefghijklmnopqrstuvwxyz", 2);
+    return end > 2 && end != rest.npos && rest.substr(end).starts_with(":]") ? end + 2 : 0;
   }
   return rest.starts_with("[]") ? 2 : rest.starts_with("[^]") ? 3 : 0;
 }

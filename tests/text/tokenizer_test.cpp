@@ -274,7 +274,8 @@ TEST(Tokenizer, MarksAreOfWords) {  // as Oniguruma has it: vowels of many scrip
   const std::string words = R"({"type":"WordLevel","vocab":{"\u1780\u17b6\u1793\u17cb":0,"\u00e9_1":1,"?":2},"unk_token":"?"})";
   for (const char* split :
        {R"({"Regex":"[\\w]+|\\w+"},"behavior":"Removed","invert":true)", R"({"Regex":"\\W+"},"behavior":"Removed")",
-        R"({"Regex":"[[:digit:]\\w]+"},"behavior":"Removed","invert":true)", R"({"Regex":"[]\\w]+"},"behavior":"Removed","invert":true)"}) {
+        R"({"Regex":"[[:digit:]\\w]+"},"behavior":"Removed","invert":true)", R"({"Regex":"[]\\w]+"},"behavior":"Removed","invert":true)",
+        R"({"Regex":"[([:]?\\w+"},"behavior":"Removed","invert":true)"}) {
     const TokenizerPtr tokenizer =
         Tokenizer::read(with_model(words, R"("pre_tokenizer":{"type":"Split","pattern":)" + std::string(split) + "},"), "file");
     EXPECT_EQ(encode(*tokenizer, "\u1780\u17b6\u1793\u17cb \u00e9_1").ids, (std::vector<int32_t>{0, 1})) << split;
