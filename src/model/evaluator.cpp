@@ -106,11 +106,20 @@ Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Jso
     return Type{dtype, Shape(dims)};
   };
   const Type output = model.output_types().at(0);
-  EvaluationSums(metrics_, task_, where_).check(batch_of(output.dtype, output.shape), batch_of(targets[0].dtype, targets[0].shape));
+  EvaluationSums(metrics_, task_, where_)
+      .check(batch_of(output.dtype, output.shape), batch_of(targets[0].dtype, targets[0].shape), weights_->used(), weights_->positions());
 }
 
-void EvaluationSums::check(const Type& output, const Type& target) {
-  for (const auto& evaluation : evaluations_) evaluation->check(output, target);
+void EvaluationSums::check(const Type& output, const Type& target, bool weighted, int64_t positions) {
+  const auto rows_of = [&](const Type& type) {
+    const int64_t rows = type.shape[0] * positions;
+    return Type{type.dtype, {rows, type.shape.elements() / std::max<int64_t>(rows, 1)}};
+  };
+  if (task_.sequence && !task_.blank && weighted && positions == 1) positions = target.shape.elements() / target.shape[0];
+  for (const auto& evaluation : evaluations_) {
+    if (positions > 1 && (weighted || evaluation->takes_steps())) evaluation->check(rows_of(output), rows_of(target));  // as add() has it
+    else evaluation->check(output, target);
+  }
 }
 
 EvaluationSums::EvaluationSums(const Json& metrics, const EvaluationTask& task, const std::string& where) : task_(task) {

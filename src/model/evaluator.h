@@ -23,8 +23,8 @@ class EvaluationSums {
   // `more`: the targets of further heads.
   void add(const Inference::Result& result, const Tensor& target, std::span<const double> weights = {}, int64_t positions = 1,
            std::span<const Tensor> more = {});
-  // Error(model) for evaluations that cannot take such batches.
-  void check(const Type& output, const Type& target);
+  // Error(model) for evaluations that cannot take such batches, in the form that add() gives them.
+  void check(const Type& output, const Type& target, bool weighted, int64_t positions);
   void merge(const EvaluationSums& other);
   Json state() const;
   void restore(const Json& state);  // Error(data) when it is not of such sums

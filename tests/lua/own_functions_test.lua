@@ -226,6 +226,23 @@ function tests.a_function_is_a_metric()
   assert(math.abs(report.error - report.mse) < 1e-5)
 end
 
+-- Where lengths leave steps out, a metric gets each step as a row: [examples * steps, classes].
+function tests.a_metric_of_steps_is_tried_as_it_is_used()
+  local x, y, n = {}, {}, {}
+  for i = 1, 8 do
+    x[i], y[i], n[i] = { {}, {} }, {}, 2 + i % 3
+    for t = 1, 5 do x[i][1][t], x[i][2][t], y[i][t] = (i * t) % 3, (i + t) % 2, (i + t) % 3 end
+  end
+  local data = pg.data.arrays { x = x, y = y, n = n, classes = 3 }
+  local run = pg.start(pg.experiment {
+    network = pg.sequential { pg.conv1d { 3, kernel = 1 } }, loss = "cross_entropy", optimizer = pg.sgd { 0.1 },
+    data = { train = data, test = data, batch = 4, lengths = { x = "n", y = "n" } }, epochs = 1, seed = 2,
+    metrics = { sum = function(outputs, _) return (outputs * 0 + pg.tensor { 1, 2, 3 }):sum(2) end },
+  }, { folder = false })
+  run:wait(60)
+  check.equal(run:eval().sum, 6)
+end
+
 -- Schedules ------------------------------------------------------------------------------------------------------------------------
 
 function tests.a_function_is_a_schedule()
