@@ -16,7 +16,7 @@ function Optimizer.__newindex(self, key, value)
   local names = known[self.type]
   local found = not names
   for _, name in ipairs(names or {}) do found = found or name == key end
-  if not found then where.fail(("optimizer %s has no option '%s'%s"):format(self.type, tostring(key), where.suggestion(key, { unpack(names) }))) end
+  if not found then where.fail(("optimizer %s has no option '%s'%s"):format(self.type, tostring(key), where.suggestion(tostring(key), { unpack(names) }))) end
   rawset(self, key, value)
 end
 
