@@ -1,5 +1,6 @@
 #include "lua/text/syntax_hint.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace perigee {
@@ -76,15 +77,13 @@ bool has_near(std::string_view message, std::string_view near) {
 }  // namespace
 
 std::string syntax_hint(std::string_view line, std::string_view message) {
-  if (has_near(message, "<eof>") && message.find("'=' expected") == message.npos)
-    return "the text ends before what it has begun: a }, a ) or an end is missing";
-  const size_t begin = line.find_first_not_of(" \t");
-  if (begin == line.npos) return "";
-  line.remove_prefix(begin);
+  line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
   if (line.starts_with("return ")) line.remove_prefix(7);  // the prompt puts it before what may be an expression
   for (const Habit& habit : kHabits)
     if ((habit.start ? line.starts_with(habit.text) : line.find(habit.text) != line.npos) && has_near(message, habit.near))
       return std::string(habit.hint);
+  if (has_near(message, "<eof>") && message.find("'=' expected") == message.npos)
+    return "the text ends before what it has begun: a }, a ) or an end is missing";
   return message.find("'}' expected") == message.npos ? "" : "entries of a table are separated by commas, and each { has its }";
 }
 
