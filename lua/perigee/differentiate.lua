@@ -6,7 +6,7 @@ local native = require("perigee.native").tensor
 local list = require("perigee.native").list
 local tensor = require "perigee.tensor"
 local forbid_all = require "perigee.trace_forbidden"
-local trace = require "perigee.trace"
+require "perigee.trace" -- makes the values that record
 local where = require "perigee.where"
 
 local methods, makers = tensor.methods, tensor.makers

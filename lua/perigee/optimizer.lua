@@ -10,18 +10,21 @@ local where = require "perigee.where"
 local Optimizer = {}
 Optimizer.__index = Optimizer
 
-local known = {} -- options of each optimiser; none of one that takes any
+local options_of = {} -- options of each optimiser; none of one that takes any
 
 function Optimizer.__newindex(self, key, value)
-  local names = known[self.type]
+  local names = options_of[self.type]
   local found = not names
   for _, name in ipairs(names or {}) do found = found or name == key end
-  if not found then where.fail(("optimizer %s has no option '%s'%s"):format(self.type, tostring(key), where.suggestion(tostring(key), { unpack(names) }))) end
+  if not found then
+    local meant = where.suggestion(tostring(key), { unpack(names) })
+    where.fail(("optimizer %s has no option '%s'%s"):format(self.type, tostring(key), meant))
+  end
   rawset(self, key, value)
 end
 
 for _, entry in ipairs(require("perigee.native").family "optimizer") do
-  known[entry.name] = not entry.open and entry.options or nil
+  options_of[entry.name] = not entry.open and entry.options or nil
 end
 
 local kept = setmetatable({}, { __mode = "k" }) -- by description: { handle =, names = }

@@ -113,7 +113,8 @@ function test.job_keys_have_help()
   for _, section in ipairs { "", unpack(require("perigee.help.job").sections()) } do
     for _, option in ipairs(native.job_keys(section)) do
       local text = help.text((section == "" and "" or section .. ".") .. option.name, 100):gsub("%s+", " ")
-      for _, part in ipairs { option.name .. " = " .. option.example, option.type, option.fallback and require("perigee.help.job").default(option) or "required", option.doc } do
+      local fallback = option.fallback and require("perigee.help.job").default(option) or "required"
+      for _, part in ipairs { option.name .. " = " .. option.example, option.type, fallback, option.doc } do
         assert(text:find((part:gsub("%s+", " ")), 1, true), ("%s.%s lacks '%s': %s"):format(section, option.name, part, text))
       end
     end
