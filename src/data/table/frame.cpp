@@ -19,11 +19,18 @@ constexpr Option kColumnOptions[] = {
     {"name", "name", nullptr, ""},    {"type", "name", nullptr, ""},       {"categories", "list of names", "[]", ""},
     {"min", "number", "none", ""},    {"max", "number", "none", ""},       {"pattern", "string", "none", ""},
     {"format", "string", "none", ""}, {"required", "boolean", "false", ""}};
-constexpr Option kSchemaOptions[] = {{"columns", "list", nullptr, ""},       {"delimiter", "string", ",", ""},
-                                     {"quote", "string", "\"", ""},          {"comment", "string", "none", ""},
-                                     {"header", "boolean", "found out", ""}, {"trim", "boolean", "found out", ""},
-                                     {"encoding", "string", "utf-8", ""},    {"skip", "integer", "0", "", {0, 1e6}},
-                                     {"lines", "string", "none", ""},        {"missing_values", "list of names", "the usual ones", ""}};
+constexpr Option kSchemaOptions[] = {{"columns", "list", nullptr, ""},
+                                     {"delimiter", "string", ",", ""},
+                                     {"quote", "string", "\"", ""},
+                                     {"comment", "string", "none", ""},
+                                     {"header", "boolean", "found out", ""},
+                                     {"trim", "boolean", "found out", ""},
+                                     {"encoding", "string", "utf-8", ""},
+                                     {"skip", "integer", "0", "", {0, 1e6}},
+                                     {"lines", "string", "none", ""},
+                                     {"sequences", "name", "none", "", {}, {"rows", "columns", "padded", "joined"}},
+                                     {"separator", "string", "a blank line", ""},
+                                     {"missing_values", "list of names", "the usual ones", ""}};
 constexpr perigee::Schema kColumnSchema{.options = kColumnOptions}, kTableSchema{.options = kSchemaOptions};
 
 bool frame_is_whole(Type type) { return type == Type::integer || type == Type::time || type == Type::boolean || type == Type::category; }
@@ -107,6 +114,8 @@ Json schema_json(const TableSchema& schema, const Dialect* dialect) {
   if (!dialect->encoding.empty()) json.set("encoding", dialect->encoding);
   if (dialect->skip != 0) json.set("skip", dialect->skip);
   if (!dialect->lines.empty()) json.set("lines", dialect->lines);
+  if (!dialect->sequences.empty()) json.set("sequences", dialect->sequences);
+  if (!dialect->separator.empty()) json.set("separator", dialect->separator);
   if (dialect->header) json.set("header", *dialect->header);
   if (dialect->trim) json.set("trim", *dialect->trim);
   if (dialect->missing != usual.missing) {
@@ -138,6 +147,8 @@ TableSchema schema_of(const Json& json, const std::string& where, Dialect* diale
   if (config.has("encoding")) dialect->encoding = config.string("encoding");
   dialect->skip = config.integer_in("skip", 0, 1'000'000, dialect->skip);
   if (config.has("lines")) dialect->lines = config.string("lines");
+  if (config.has("sequences")) dialect->sequences = config.string("sequences");
+  if (config.has("separator")) dialect->separator = config.string("separator");
   if (config.has("header")) dialect->header = config.boolean("header", false);
   if (config.has("trim")) dialect->trim = config.boolean("trim", false);
   if (config.has("missing_values")) dialect->missing = config.string_list("missing_values");

@@ -42,7 +42,8 @@ struct Dialect {
   std::optional<bool> header = {};                 // none: found out
   std::optional<bool> trim = {};                   // blanks around fields do not count; none: found out
   std::string encoding = {};                       // of the text; empty: UTF-8, or UTF-16 where a byte order mark says so
-  std::string lines = {};  // a regular expression whose groups are the columns of each line; empty: the table is CSV
+  std::string lines = {};                      // a regular expression whose groups are the columns of each line; empty: the table is CSV
+  std::string sequences = {}, separator = {};  // columnar/text/sequences.h; empty: rows are not in sequences
   std::vector<std::string> missing = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "?"};
 };
 

@@ -56,7 +56,7 @@ ReadOptions reading(const Config& config, const std::string& folder, const std::
   if (fitted != nullptr) {
     options = options_of_schema(*fitted->find("schema"), config.where() + ": fitted: schema");
     // Another file may have other lines before its table.
-    options.dialect.header.reset();
+    if (options.dialect.sequences.empty()) options.dialect.header.reset();
   } else if (const Json* schema = config.raw("schema"); schema != nullptr && !schema->is_null()) {
     options = schema->is_string() ? options_of_schema(json_file(path_in(folder, schema->as_string())), schema->as_string())
                                   : options_of_schema(*schema, config.where() + ": schema");
@@ -69,6 +69,8 @@ ReadOptions reading(const Config& config, const std::string& folder, const std::
     options.find_delimiter = false;
   }
   if (config.has("lines")) options.dialect.lines = config.string("lines");
+  if (config.has("sequences")) options.dialect.sequences = config.string("sequences");
+  if (config.has("separator")) options.dialect.separator = config.string("separator");
   if (config.has("encoding")) options.dialect.encoding = config.string("encoding");
   if (config.has("header")) options.dialect.header = config.boolean("header", false);
   if (config.has("missing_values")) options.dialect.missing = config.string_list("missing_values");
@@ -281,7 +283,7 @@ SourcePtr prepared_rows(const Config& config, const std::string& folder, TableFi
 // A table that the program has handed over.
 SourcePtr prepared_host(const Config& config, const std::string& folder) {
   const std::string name = config.string("host");
-  for (const char* key : {"file", "delimiter", "lines", "encoding", "header"})
+  for (const char* key : {"file", "delimiter", "lines", "sequences", "separator", "encoding", "header"})
     if (config.has(key)) config.fail(key, "is of a file, and 'host' names a table of the program", "", "one of both");
   const SourcePtr found = host_source(name, config.where());
   const auto* handed = dynamic_cast<const HandedSource*>(found.get());

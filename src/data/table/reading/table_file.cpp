@@ -9,6 +9,7 @@
 #include "src/core/warning.h"
 #include "src/data/table/columnar/odbc/odbc_file.h"
 #include "src/data/table/columnar/text/lines.h"
+#include "src/data/table/columnar/text/sequences.h"
 #include "src/data/table/reading/byte_stream.h"
 #include "src/data/table/reading/csv_rows.h"
 #include "src/data/table/reading/documents.h"
@@ -62,7 +63,8 @@ TableFile::TableFile(const std::string& name, ReadOptions options, std::shared_p
 std::unique_ptr<ByteStream> TableFile::stream() const {
   std::unique_ptr<ByteStream> raw = in_memory_ ? std::make_unique<MemoryStream>(content_) : open_stream(path_);
   if (!options_.dialect.encoding.empty()) raw = decoded_stream(std::move(raw), options_.dialect.encoding, path_);
-  if (by_lines_) raw = stream_of_lines(std::move(raw), options_.dialect.lines, options_.dialect.skip, path_);
+  if (made_csv_ && by_sequences()) raw = stream_of_sequences(std::move(raw), options_.dialect, path_);
+  else if (made_csv_) raw = stream_of_lines(std::move(raw), options_.dialect.lines, options_.dialect.skip, path_);
   return raw;
 }
 
@@ -91,23 +93,29 @@ void TableFile::open() {
     head.resize(stream()->read(head.data(), head.size()));
   };
   read_head();
-  by_lines_ = !options_.dialect.lines.empty();
-  if (!by_lines_) columnar_ = in_memory_ ? open_columnar_content(path_, part_, as_bytes(content_)) : open_columnar(path_, part_, head);
+  made_csv_ = !options_.dialect.lines.empty() || by_sequences();
+  if (!made_csv_) columnar_ = in_memory_ ? open_columnar_content(path_, part_, as_bytes(content_)) : open_columnar(path_, part_, head);
   if (columnar_) return plan_columnar();
-  if (const DocumentKind kind = kind_of_document(head, path_); kind != DocumentKind::none && !by_lines_) {
+  if (const DocumentKind kind = kind_of_document(head, path_); kind != DocumentKind::none && !made_csv_) {
     options_.dialect.encoding = encoding.empty() ? marked_encoding(head) : encoding;
     return open_document(kind, head);
   }
   if (!part_.empty())
     throw Error(ErrorKind::data, {.where = path_, .what = "the file has one table and no parts", .got = "#" + part_.substr(0, 60)});
   options_.dialect.encoding = encoding.empty() ? marked_encoding(head) : encoding;
-  if (by_lines_) {                                   // stream() makes CSV of them
+  if (by_sequences()) {
+    if (!options_.dialect.lines.empty())
+      throw Error(ErrorKind::data, {.where = path_, .what = "'lines' and 'sequences' are both given", .expected = "one of both"});
+    if (options_.dialect.sequences != "rows") options_.dialect.header = false;
+    else options_.dialect.header = options_.dialect.header.value_or(false);
+    options_.find_delimiter = false;
+  } else if (made_csv_) {
     names_of_groups(options_.dialect.lines, path_);  // refuses a pattern before a line is
     options_.dialect.delimiter = ',', options_.dialect.quote = '"';
     options_.dialect.header = options_.dialect.trim = false;
     options_.find_delimiter = false;
   }
-  if (!options_.dialect.encoding.empty() || by_lines_) read_head();
+  if (!options_.dialect.encoding.empty() || made_csv_) read_head();
   if (head.size() == kTableFileHead) {  // whole rows
     const size_t whole = whole_rows(head, options_.dialect.quote);
     if (whole == 0)
@@ -185,7 +193,7 @@ void TableFile::look(const std::string& head) {
   text.remove_prefix(std::min(skip_bytes_, text.size()));
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == text.npos) throw Error(ErrorKind::data, {.where = path_, .what = "the table has no rows", .expected = "at least one row"});
-  json_ = !by_lines_ && text[first] == '{';
+  json_ = !made_csv_ && text[first] == '{';
   if (json_) {
     guessed_ = !options_.schema;
     const TableSchema found = json_lines_schema(text, path_, skip_lines_);
@@ -227,7 +235,7 @@ void TableFile::look(const std::string& head) {
       types[c] = narrowest(values, options_.dialect);
     }
   }
-  const std::vector<std::string> names = by_lines_ ? names_of_groups(options_.dialect.lines, path_) : column_names(rows[0], header);
+  const std::vector<std::string> names = names_of(rows[0], header);
   guessed_ = !options_.schema;
   if (std::vector<std::string> given = rows[0]; guessed_ && header)
     if (const std::string equal = tell_apart(given); !equal.empty()) warn(line_of_equal_names(path_, equal));
@@ -235,6 +243,14 @@ void TableFile::look(const std::string& head) {
   else
     for (size_t c = 0; c < columns; ++c) schema_.columns.push_back({.name = names[c], .type = types[c]});
   plan(names);
+}
+
+std::vector<std::string> TableFile::names_of(const std::vector<std::string>& first, bool header) const {
+  if (made_csv_ && !by_sequences()) return names_of_groups(options_.dialect.lines, path_);
+  if (!by_sequences() || header) return column_names(first, header);
+  std::vector<std::string> names = column_names({first.begin() + 1, first.end()}, false);
+  names.insert(names.begin(), kSequenceColumn);
+  return names;
 }
 
 // Columns of a schema are found by name; in a table without names by position.

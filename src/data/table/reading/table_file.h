@@ -69,6 +69,8 @@ class TableFile {
   void look(const std::string& head);
   // The rows that are looked at; `first_end`: where the first ends in `text`.
   std::vector<std::vector<std::string>> first_rows(std::string_view text, size_t* first_end) const;
+  bool by_sequences() const { return !options_.dialect.sequences.empty(); }
+  std::vector<std::string> names_of(const std::vector<std::string>& first, bool header) const;
   void plan(const std::vector<std::string>& names);
   void widen(const Misfit& misfit);
   void parse(std::string_view text, int64_t first_line, OnMisfit on_misfit, CsvBlock* out) const;
@@ -80,7 +82,7 @@ class TableFile {
   CsvPlan plan_;
   std::shared_ptr<const ColumnarFile> columnar_;
   std::vector<int64_t> columns_;  // of the columnar file, for each of the schema; -1: there is none
-  bool json_ = false, guessed_ = false, by_lines_ = false, several_ = false, document_ = false;
+  bool json_ = false, guessed_ = false, made_csv_ = false /* by stream(), of lines */, several_ = false, document_ = false;
   size_t skip_bytes_ = 0;  // before the first row
   int64_t skip_lines_ = 0;
 };
