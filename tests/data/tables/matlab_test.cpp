@@ -150,6 +150,19 @@ TEST(Matlab, TurnsTheArraysOfVersion73) {
   EXPECT_EQ(all_of(std::string(as_text(bytes)), "n").columns[0].real[0], 5);
 }
 
+// As h5py writes an X of 1 x 3,145,728 doubles of which none is set.
+constexpr const char* kFarLarger =
+    "78daf3750cf171745230d73356f0750cd14dcbcc4955a035608001264f5f865130a0a0d3c3c58d974b8a0bcce1e06060611080c60d84fa0f0515"
+    "eca87c98fe0428cd08a53ba0f40a26983823584e022a2e08351f5d5d4890ab2b48f57f3400b3c7800542738c46d988041eae8e01203a02ca87a6"
+    "5286134ca8ea22d0d2a30785f63232b041cc6284f135203413238a3dc0148a95cf0c4cf9203141057b68da756030e16630f9cf0c51c50a1405c9"
+    "3331430ce480e61466266658166084e647b0761eb83dbc40010e065f70f91d9f9c93585c0c121706aa664372474a7e69524e2ac45e6a80603f7f"
+    "17508e86e54305e6d1b4490e00001ca64f44";
+
+TEST(Matlab, RefusesAnArrayOfVersion73ThatIsFarLargerThanItsFile) {
+  const Bytes bytes = inflate_zlib(as_bytes(unhex(kFarLarger)), "test", 1 << 16);
+  EXPECT_HAS(refused(std::string(as_text(bytes))), "it is an array of MATLAB that is far larger than its file");
+}
+
 // scipy.io.savemat(format="4") of X (3 x 2 doubles), name (letters), k (int16), c (complex).
 constexpr const char* kOldest =
     "00000000030000000200000000000000020000005800000000000000f83f0000000000000840000000000000144000000000000000c000000000"
@@ -170,6 +183,9 @@ TEST(Matlab, ReadsVersion4) {
     other[at] = value;
     return refused(other);
   };
+  std::string sparse = bytes;
+  sparse[0] = 2;
+  EXPECT_HAS(refused(sparse, "X"), "'X' (a sparse matrix of version 4: full(x) makes it a full one)");
   EXPECT_HAS(changed(0, 9), "an array has an unknown type; got offset 0, expected a whole MATLAB file of version 4");
   EXPECT_HAS(changed(19, 1), "an array has an impossible size");
   EXPECT_HAS(changed(7, 64), "the file ends within an array");
