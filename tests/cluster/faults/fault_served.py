@@ -25,7 +25,7 @@ def strike(world, rng, name, what="server killed", also=None):
     world.record_recovery(what, struck, mark, line)
     world.poll(f"the next process of {name}", lambda: world.coordinator.workers().get(name, before) != before)
     world.steps(1, workers=3)
-    world.note_blame(mark, {name, also})
+    world.note_blame(mark, {name, also} - {None})
     return mark
 
 
@@ -52,7 +52,7 @@ def kill_worker_of_server(world, rng, blows):
 @fault("F1", repeat=4, policies=SERVED)
 def kill_server(world, rng, blows):
     """kill -9 of the server: its next process makes the same rounds again. A worker now and then dies with it: what it had pushed may be void, and
-    nobody waits for it."""
+    no worker waits for it."""
     world.write_job(**LASTING)
     world.start_alone(3, "--record")
     server = next(n for n in world.coordinator.workers() if "/server/" in n)
