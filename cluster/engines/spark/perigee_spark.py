@@ -325,7 +325,7 @@ def train(job, train=None, test=None, *, workers=None, set=None, features="featu
             words = [os.path.join(folder, "job.json")]
             with open(words[0], "w") as opened:
                 json.dump(described, opened)
-        secret = secrets.token_hex(32) + "\n"  # as `perigee secret new`
+        secret = secrets.token_hex(32) + "\n"  # a line of hexadecimal digits, as `perigee secret new` prints behind its comment
         command = [program, "train", *words, "--listen", conf.get("spark.driver.host", "127.0.0.1") + ":0", "--log", "json",
                    "--secret", "-", "--min-workers", str(min_workers), *arguments]
         command += ["--resume", resume] if resume else ["--out", out] if out else []
