@@ -27,7 +27,7 @@ std::vector<std::string> fields_of(const std::string& line) {
 
 std::optional<PublishedFolder> held;
 
-// load URL… (their sizes and the time) | claim URL FOLDER [fresh] | publish | fetch URL FOLDER | stat URL | list URL | read URL | range URL OFFSET SIZE | put URL FILE [absent | =VERSION] | remove URL
+// load URL… (their sizes and the time) | claim URL FOLDER [fresh] | publish | fetch URL FOLDER | stat URL | list URL | read URL | range URL OFFSET SIZE | expect URL | put URL FILE [absent | =VERSION] | remove URL
 Json answer(const std::vector<std::string>& f) {
   Json result = Json::object();
   if (f[0] == "stat") {
@@ -53,6 +53,8 @@ Json answer(const std::vector<std::string>& f) {
     Bytes bytes(std::stoull(f[3]));
     read_stored_range(f[1], std::stoull(f[2]), bytes);
     result.set("sha256", sha256_hex(bytes));
+  } else if (f[0] == "expect") {
+    expect_stored({&f[1], 1});
   } else if (f[0] == "put") {
     const MappedFile file(f[2]);
     const std::span<const std::byte> pieces[] = {file.bytes().first(file.bytes().size() / 2),

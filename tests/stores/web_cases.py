@@ -138,6 +138,28 @@ def sftp_calls(world):
 
 
 @test
+def sftp_changed_between_two_reads(world):
+    """Its answers tell no version: the folder is listed again before a part counts, or is kept for other processes."""
+    server = world.sshd
+    first, second = random_bytes(9_000_000, 43), random_bytes(9_500_000, 44)
+    env = environment(world.folder, XDG_CACHE_HOME=str(world.folder / "sftp-changing"), **server.env)
+    file = server.root / "changing.bin"
+    url = server.url + str(file)
+    file.write_bytes(first)
+    with Tool(env) as tool, Tool(env) as other:
+        for each in (tool, other):
+            assert each("range", url, 10, 1000)["sha256"] == digest(first[10:1010])
+        world.file("changed", second).replace(file)
+        for each in (tool, other):
+            says(each("range", url, 5_000_000, 1000), "the file was changed while it was in use")
+            assert each("range", url, 5_000_000, 1000)["sha256"] == digest(second[5_000_000:5_001_000]), "it can be read again"
+        file.write_bytes(b"short")
+        assert other("stat", url)["size"] == 5
+        file.write_bytes(b"longer")
+        says(other("read", url), "the file was changed while it was in use")
+
+
+@test
 def words_of_a_stored_text(world):
     """The text is read piece by piece, more than once, and pages that were read are dropped: the vectors are those of the local file, whether its
     blocks come from the server or from the cache."""
@@ -179,6 +201,7 @@ def web_parts_that_are_others(world):
             assert tool("range", proxy.url + "/x.bin", 8_500_000, 1000)["sha256"] == digest(second[8_500_000:8_501_000])
         for answer, *texts in ((("status", 200, "z" * 9_000_000), "sends another part of the file than was asked for", "the whole file", "no_proxy=127.0.0.1"),
                                (("status", 206, "z" * 4_194_304, {"Content-Range": "bytes 0-4194303/9000000"}), "sends another part", "bytes 0-4194303/9000000"),
+                               (("status", 206, "z" * 4_194_304), "sends another part", "a part without its place"),
                                (("status", 206, "z" * 4_194_304, {"Content-Range": "bytes 4194304-8388607/9000001"}), "was changed while it was in use")):
             proxy.fault = lambda method, path, headers, answer=answer: answer if headers.get("Range") != "bytes=0-0" else None
             says(one({**env, "XDG_CACHE_HOME": str(world.folder / "none")}, "range", proxy.url + "/x.bin", 5_000_000, 10), *texts)
@@ -186,6 +209,28 @@ def web_parts_that_are_others(world):
     finally:
         proxy.stop()
         server.stop()
+
+
+@test
+def web_dates_that_are_others(world):
+    """A server without tags, or with weak ones, that does not look at If-Unmodified-Since: its date tells."""
+    date = lambda day: f"Sun, {day:02} Nov 2026 10:00:00 GMT"
+    for number, tag in enumerate(({}, {"ETag": 'W/"1"'})):
+        day, proxy = [1], FaultProxy("http://127.0.0.1:9")
+
+        def answer(method, path, headers, tag=tag, day=day):
+            begin, end = (int(x) for x in headers["Range"].split("=")[1].split("-"))
+            return "status", 206, str(day[0]) * (end - begin + 1), {"Content-Range": f"bytes {begin}-{end}/9000000", "Last-Modified": date(day[0]), **tag}
+
+        proxy.fault = answer
+        try:
+            with Tool(environment(world.folder, XDG_CACHE_HOME=str(world.folder / f"dates{number}"))) as tool:
+                assert tool("range", proxy.url + "/x", 10, 10)["sha256"] == digest(b"1" * 10), tag
+                day[0] = 2
+                says(tool("range", proxy.url + "/x", 8_500_000, 10), "the file was changed while it was in use")
+                assert tool("range", proxy.url + "/x", 10, 10)["sha256"] == digest(b"2" * 10), tag
+        finally:
+            proxy.stop()
 
 
 @test
@@ -223,7 +268,7 @@ def certificate(world, name, host, *dates):
 
 @test
 def web_certificates(world):
-    """Expired, for another name, of an authority that nobody knows: one line that says which and what to do; the right one is accepted."""
+    """Expired, for another name, of an authority that is not known: one line that says which and what to do; the right one is accepted."""
     folder = world.folder / "secured"
     folder.mkdir()
     (folder / "x").write_bytes(b"secured")
@@ -241,6 +286,9 @@ def web_certificates(world):
             answer = one(env, "read", server.url.replace("http:", "https:") + "/x")
             if texts:
                 says(answer, "the server's certificate is not accepted", *texts)
+                missing = environment(world.folder, AWS_CA_BUNDLE=str(world.folder / "no-such-certificates.pem"))
+                says(one(missing, "read", server.url.replace("http:", "https:") + "/x"), "the certificates of authorities cannot be read",
+                     "no-such-certificates.pem", "AWS_CA_BUNDLE=FILE names them, as PEM")
             else:
                 assert answer["size"] == 7, answer
         finally:

@@ -118,7 +118,8 @@ class HdfsStore final : public Store {
   }
 
   std::shared_ptr<Transfer> reading(const StoreUrl& url, uint64_t offset, uint64_t size, const StoredInfo& info) override {
-    const std::string more = "&offset=" + std::to_string(offset) + "&length=" + std::to_string(size);
+    const uint64_t length = size + (offset + size == info.size ? 1 : 0);
+    const std::string more = "&offset=" + std::to_string(offset) + "&length=" + std::to_string(length);
     if (!is_plain(url.path)) return reading_of_odd_name(url, more, info);
     auto transfer = std::make_shared<Transfer>(request("GET", url.path, "OPEN", more));
     transfer->redirects = 3;
@@ -133,6 +134,7 @@ class HdfsStore final : public Store {
     return transfer;
   }
 
+  bool answers_tell_version() const override { return false; }
   bool still_is(const StoreUrl& url, const StoredInfo& info) override { return stat(url).version == info.version; }
 
   std::vector<StoredEntry> list(const StoreUrl& url) override {

@@ -40,11 +40,14 @@ class SftpStore final : public Store {
     return {};
   }
 
-  std::shared_ptr<Transfer> reading(const StoreUrl& url, uint64_t offset, uint64_t size, const StoredInfo&) override {
+  std::shared_ptr<Transfer> reading(const StoreUrl& url, uint64_t offset, uint64_t size, const StoredInfo& info) override {
     auto transfer = std::make_shared<Transfer>(request(url));
-    transfer->range = std::to_string(offset) + "-" + std::to_string(offset + size - 1);
+    transfer->range = std::to_string(offset) + "-" + std::to_string(offset + size - (offset + size == info.size ? 0 : 1));
     return transfer;
   }
+
+  bool answers_tell_version() const override { return false; }
+  bool still_is(const StoreUrl& url, const StoredInfo& info) override { return stat(url).version == info.version; }
 
   std::vector<StoredEntry> list(const StoreUrl& url) override {
     StoreUrl folder = url;

@@ -3,19 +3,15 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cinttypes>
 #include <condition_variable>
-#include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <thread>
 
-#include "src/core/cores.h"
 #include "src/core/error.h"
 #include "src/io/store/blocks.h"
+#include "src/io/store/fetch.h"
 #include "src/io/store/known.h"
 
 namespace perigee {
@@ -97,150 +93,6 @@ std::shared_ptr<const StoredFile> file_to_read(const std::string& path) {
   return Known::shared().use(url, store, info);
 }
 
-// --- Reading -----------------------------------------------------------------------------------------------------------------------
-
-struct Block {
-  uint64_t offset;
-  std::span<std::byte> into;
-};
-
-// Neighbouring blocks that one request brings: a server takes as long to begin an answer as to send a megabyte of it.
-struct Stretch {
-  std::span<Block> blocks;
-  std::span<std::byte> into;
-  std::shared_ptr<Transfer> transfer = nullptr;
-  size_t kept = 0;  // blocks that the cache has
-};
-
-constexpr size_t kStretchesAtOnce = 16;
-constexpr uint64_t kLeastStretch = uint64_t{32} << 20, kMostStretch = uint64_t{64} << 20, kStretches = 8;
-
-// Blocks that follow each other in the object and in memory. An object that is large enough comes by several connections.
-std::vector<Stretch> stretches_of(std::span<Block> blocks) {
-  uint64_t total = 0;
-  for (const Block& block : blocks) total += block.into.size();
-  const uint64_t most = std::clamp(total / kStretches, kLeastStretch, kMostStretch);
-  std::vector<Stretch> stretches;
-  for (size_t begin = 0, end; begin < blocks.size(); begin = end) {
-    std::span<std::byte> into = blocks[begin].into;
-    for (end = begin + 1; end < blocks.size(); ++end) {
-      const Block& next = blocks[end];
-      const bool follows = next.offset == blocks[begin].offset + into.size() && next.into.data() == into.data() + into.size();
-      if (!follows || into.size() + next.into.size() > most) break;
-      into = {into.data(), into.size() + next.into.size()};
-    }
-    stretches.push_back({blocks.subspan(begin, end - begin), into});
-  }
-  return stretches;
-}
-
-// Puts blocks into the cache of which the last byte is among the first `count` of the stretch.
-void keep_arrived(const StoreUrl& url, const StoredInfo& info, Stretch& stretch, uint64_t count) {
-  for (; stretch.kept < stretch.blocks.size(); ++stretch.kept) {
-    const Block& block = stretch.blocks[stretch.kept];
-    if (block.offset - stretch.blocks[0].offset + block.into.size() > count) return;
-    keep_block(url.text, info.version, block.offset, block.into);
-  }
-}
-
-// A reading whose answer is refused when it is another part, or a part of another version. Whether the server looks at If-Match shows so, too.
-std::shared_ptr<Transfer> checked_reading(Store& store, const StoreUrl& url, uint64_t offset, std::span<std::byte> into,
-                                          const StoredInfo& info) {
-  auto transfer = store.reading(url, offset, into.size(), info);
-  transfer->into = into;
-  transfer->accepts = [offset, size = into.size(), whole = info.size, version = info.version](int status, const Transfer& answer) {
-    const std::string tag = answer.header("etag"), range = answer.header("content-range");
-    if (version.starts_with('"') && tag.starts_with('"') && tag != version) return PartFault::changed;
-    if (answer.ranged && status == 200 && size != whole) return PartFault::other_part;
-    uint64_t begin = 0, end = 0, total = 0;
-    const int read = std::sscanf(range.c_str(), "bytes %" SCNu64 "-%" SCNu64 "/%" SCNu64, &begin, &end, &total);
-    if (status != 206 || read < 2) return PartFault::none;
-    if (read == 3 && total != whole) return PartFault::changed;
-    return begin == offset && end == offset + size - 1 ? PartFault::none : PartFault::other_part;
-  };
-  return transfer;
-}
-
-[[noreturn]] void refuse_part(const StoreUrl& url, const Transfer& answer) {
-  const std::string range = answer.header("content-range");
-  throw Error(ErrorKind::resources, {.where = url.text,
-                                     .what = "the server, or a proxy before it, sends another part of the file than was asked for",
-                                     .got = range.empty() ? "the whole file" : range,
-                                     .hint = "go around the proxy, by no_proxy=" + url.host + ", or download the file first"});
-}
-
-void begin_stretch(Store& store, const StoreUrl& url, const StoredInfo& info, Stretch& stretch) {
-  stretch.transfer = checked_reading(store, url, stretch.blocks[0].offset, stretch.into, info);
-  // Blocks are written while later ones still come.
-  stretch.transfer->arrived = [&](uint64_t count) { keep_arrived(url, info, stretch, count); };
-  // An answer that is shorter than it says of itself is a lost connection; one that says so itself is tried again as well.
-  auto again = stretch.transfer->again;
-  const uint64_t size = stretch.into.size();
-  stretch.transfer->again = [again, size](Transfer& t) { return (t.ok() && t.received < size) || (again && again(t)); };
-}
-
-// Throws after the first version of the object that is not the one which was asked for.
-void fetch_store(Store& store, const StoreUrl& url, const StoredInfo& info, std::span<Block> blocks) {
-  std::vector<Stretch> stretches = stretches_of(blocks);
-  for (size_t begin = 0; begin < stretches.size(); begin += kStretchesAtOnce) {
-    const auto now = std::span(stretches).subspan(begin, std::min(kStretchesAtOnce, stretches.size() - begin));
-    std::vector<Transfer*> transfers;
-    for (Stretch& stretch : now) {
-      begin_stretch(store, url, info, stretch);
-      transfers.push_back(stretch.transfer.get());
-    }
-    perform(transfers, url.text);
-    for (Stretch& stretch : now) {
-      Transfer& answer = *stretch.transfer;
-      if (answer.ok() && answer.problem.empty() && answer.received == stretch.into.size()) {
-        keep_arrived(url, info, stretch, stretch.into.size());
-        stretch.transfer.reset();
-        continue;
-      }
-      Known::shared().forget(url.text);
-      if (answer.part_fault == PartFault::other_part) refuse_part(url, answer);
-      if (answer.part_fault == PartFault::changed || answer.status == 416 || answer.status == 412) refuse_changed(url);
-      if (answer.ok() && answer.problem.empty())
-        throw Error(ErrorKind::resources, {.where = url.text,
-                                           .what = "the server sends too few bytes, " + std::to_string(answer.attempts) + " times",
-                                           .got = std::to_string(answer.received),
-                                           .expected = std::to_string(stretch.into.size())});
-      store.refuse(url, answer);
-    }
-  }
-  uint64_t fetched = 0;
-  for (const Block& block : blocks) fetched += block.into.size();
-  if (fetched == 0 || fetched == info.size || store.still_is(url, info)) return;
-  Known::shared().forget(url.text);
-  refuse_changed(url);
-}
-
-// Reads (or maps) what the cache has, by several threads where that is much. The blocks that it does not have.
-std::vector<Block> blocks_not_kept(const StoreUrl& url, const StoredInfo& info, std::span<std::byte> bytes,
-                                   decltype(find_block)* find = find_block) {
-  constexpr size_t kMostThreads = 4, kBlocksOfThread = 2;
-  const uint64_t step = info.whole ? std::max<uint64_t>(1, info.size) : kBlockBytes;
-  std::vector<Block> blocks;
-  if (bytes.empty()) return blocks;
-  for (uint64_t offset = 0; offset < info.size; offset += step)
-    blocks.push_back({offset, bytes.subspan(offset, std::min(step, info.size - offset))});
-  std::vector<uint8_t> found(blocks.size());
-  found[0] = find(url.text, info.version, 0, blocks[0].into);  // and reads the settings, of which one may be wrong
-  std::atomic<size_t> next{1};
-  const auto read = [&] {
-    for (size_t i = next++; i < blocks.size(); i = next++) found[i] = find(url.text, info.version, blocks[i].offset, blocks[i].into);
-  };
-  const size_t threads = std::min({kMostThreads, static_cast<size_t>(available_cores()), blocks.size() / kBlocksOfThread});
-  std::vector<std::thread> others;
-  for (size_t i = 1; i < threads; ++i) others.emplace_back(read);
-  read();
-  for (std::thread& other : others) other.join();
-  std::vector<Block> missing;
-  for (size_t i = 0; i < blocks.size(); ++i)
-    if (!found[i]) missing.push_back(blocks[i]);
-  return missing;
-}
-
 // --- Small files that are read soon ------------------------------------------------------------------------------------------------
 
 class Expected {
@@ -250,7 +102,7 @@ class Expected {
     return expected;
   }
   void begin(Store& store, const StoreUrl& url, const StoredInfo& info) {
-    auto each = std::make_shared<Each>();
+    auto each = std::make_shared<Each>(info);
     {
       const std::lock_guard lock(mutex_);
       if (bytes_ + info.size > kMostBytes || all_.contains(url.text)) return;
@@ -266,8 +118,8 @@ class Expected {
       each->came.notify_all();
     });
   }
-  // True when the whole content came.
-  bool take(const std::string& text, Bytes& bytes) {
+  // True when the whole content of that version came.
+  bool take(const std::string& text, const StoredInfo& info, Bytes& bytes) {
     std::shared_ptr<Each> each;
     {
       const std::lock_guard lock(mutex_);
@@ -277,6 +129,7 @@ class Expected {
       all_.erase(found);
       bytes_ -= each->bytes.size();
     }
+    if (each->info.version != info.version || each->info.size != info.size) return false;
     std::unique_lock lock(each->mutex);
     each->came.wait(lock, [&] { return each->done; });
     if (!each->transfer->ok() || !each->transfer->problem.empty() || each->transfer->received != each->bytes.size()) return false;
@@ -286,6 +139,8 @@ class Expected {
 
  private:
   struct Each {
+    explicit Each(const StoredInfo& its_info) : info(its_info) {}
+    const StoredInfo info;
     std::mutex mutex;
     std::condition_variable came;
     bool done = false;
@@ -326,9 +181,9 @@ void read_stored(const std::string& path, uint64_t limit, Bytes& bytes) {
                                        .what = "the file is too large",
                                        .got = std::to_string(info.size) + " bytes",
                                        .expected = "at most " + std::to_string(limit)});
-  if (Expected::shared().take(url.text, bytes)) return keep_block(url.text, info.version, 0, bytes);
+  if (Expected::shared().take(url.text, info, bytes)) return keep_block(url.text, info.version, 0, bytes);
   bytes.resize(info.size);
-  std::vector<Block> missing = blocks_not_kept(url, info, bytes);
+  std::vector<StoredBlock> missing = blocks_not_kept(url, info, bytes);
   file->cached = missing.empty();
   fetch_store(file->store, url, info, missing);
 }
@@ -345,7 +200,7 @@ std::span<const std::byte> map_stored(const std::string& path) {
   std::unique_ptr<std::byte, decltype(unmap)> mapped(static_cast<std::byte*>(data), unmap);
   constexpr uint64_t kMostMapped = 8192;  // the system counts mappings
   const std::span<std::byte> bytes{mapped.get(), info.size};
-  std::vector<Block> missing = blocks_not_kept(url, info, bytes, info.size / kBlockBytes < kMostMapped ? map_block : find_block);
+  std::vector<StoredBlock> missing = blocks_not_kept(url, info, bytes, info.size / kBlockBytes < kMostMapped ? map_block : find_block);
   fetch_store(file->store, url, info, missing);
   mapped.release();
   return bytes;
@@ -366,9 +221,14 @@ void read_stored_range(const std::string& path, uint64_t offset, std::span<std::
   }
   while (!into.empty()) {
     const uint64_t begin = offset / kBlockBytes * kBlockBytes;
-    whole.resize(std::min(kBlockBytes, info.size - begin));
-    Block block{begin, whole};
-    if (!find_block(url.text, info.version, begin, whole)) fetch_store(file->store, url, info, {&block, 1});
+    const uint64_t end = std::min((offset + into.size() + kBlockBytes - 1) / kBlockBytes * kBlockBytes, begin + kLeastStretch);
+    whole.resize(std::min(end, info.size) - begin);
+    std::vector<StoredBlock> missing;
+    for (uint64_t at = 0; at < whole.size(); at += kBlockBytes) {
+      const std::span<std::byte> block = std::span(whole).subspan(at, std::min(kBlockBytes, whole.size() - at));
+      if (!find_block(url.text, info.version, begin + at, block)) missing.push_back({begin + at, block});
+    }
+    fetch_store(file->store, url, info, missing);
     const size_t count = std::min<size_t>(into.size(), whole.size() - (offset - begin));
     std::memcpy(into.data(), whole.data() + (offset - begin), count);
     offset += count, into = into.subspan(count);
@@ -410,7 +270,12 @@ void remove_stored(const std::string& path) {
 
 void refuse_answer(const StoreUrl& url, const Transfer& answer) {
   const std::string times = answer.attempts > 1 ? ", " + std::to_string(answer.attempts) + " times" : "";
-  if (answer.problem.find("certificate") != std::string::npos)
+  if (answer.tls == TlsFault::no_authorities)
+    throw Error(ErrorKind::usage, {.where = url.text,
+                                   .what = "the certificates of authorities cannot be read",
+                                   .got = answer.problem,
+                                   .hint = "AWS_CA_BUNDLE=FILE names them, as PEM; without it, the system's: apt install ca-certificates"});
+  if (answer.tls == TlsFault::server)
     throw Error(
         ErrorKind::authentication,
         {.where = url.text,

@@ -47,7 +47,10 @@ class Store {
   virtual std::vector<StoredEntry> list(const StoreUrl& url) = 0;
   // This file and those that follow it in its folder, at most so many, by one request. Empty: not now. Nothing: not of this folder.
   virtual std::optional<std::vector<StoredEntry>> list_from(const StoreUrl& /*file*/, size_t /*most*/) { return std::nullopt; }
-  // False: the file has another version by now, of a store whose answers to reading() do not tell.
+  // False: answers to reading() tell no version, and still_is() is asked behind them. Such a store's reading() asks for one byte more than the
+  // file has, where it asks for its end.
+  virtual bool answers_tell_version() const { return true; }
+  // False: the file has another version by now.
   virtual bool still_is(const StoreUrl& /*url*/, const StoredInfo& /*info*/) { return true; }
   // Whole or not at all, also for readers; false: the condition does not hold, and nothing has changed.
   virtual bool put(const StoreUrl& url, std::span<const std::span<const std::byte>> pieces, const PutCondition& condition) = 0;

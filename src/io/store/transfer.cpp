@@ -122,7 +122,8 @@ std::string Transfer::header(std::string_view name) const {
 }
 
 void Transfer::reset_answer() {
-  status = 0, received = 0, file_time = length = -1, may_go = false, part_fault = PartFault::none;
+  status = 0, received = 0, file_time = length = -1, may_go = too_long = false, part_fault = PartFault::none;
+  tls = TlsFault::none;
   problem.clear(), answer_headers.clear(), content.clear(), redirect.clear();
 }
 

@@ -13,8 +13,10 @@
 
 namespace perigee {
 
-// How the answer to a request for a part is none.
+// Why an answer is not the part that was asked for.
 enum class PartFault { none, changed, other_part };
+// The server's certificate is not accepted; or there are no authorities to compare it with.
+enum class TlsFault { none, server, no_authorities };
 
 struct Transfer {
   // Asked:
@@ -56,8 +58,10 @@ struct Transfer {
   std::string redirect;   // where 3xx points to
   std::string effective;  // the address after redirects that were followed; stays until the next answer
   int64_t file_time = -1, length = -1;
-  bool may_go = false;  // the fault may go away
+  bool may_go = false;    // the fault may go away
+  bool too_long = false;  // more came than there is room for
   PartFault part_fault = PartFault::none;
+  TlsFault tls = TlsFault::none;
   int attempts = 0;
 
   bool ok() const { return status >= 200 && status < 300; }

@@ -21,8 +21,7 @@ constexpr uint64_t kArrivedStep = uint64_t{4} << 20;
 struct Active : TransferTry {
   CURL* handle = nullptr;
   curl_slist *headers = nullptr, *before = nullptr, *after = nullptr;
-  size_t piece = 0, sent = 0;  // of the body
-  bool too_long = false;
+  size_t piece = 0, sent = 0;      // of the body
   const char* host_key = nullptr;  // what is wrong with it
   char message[CURL_ERROR_SIZE] = {};
 };
@@ -42,7 +41,7 @@ size_t receive(const char* data, size_t size, size_t count, void* user) {
       return 0;
     }
     if (transfer.part_fault != PartFault::none) return 0;
-    if (bytes > transfer.into.size() - transfer.received) return active.too_long = true, 0;
+    if (bytes > transfer.into.size() - transfer.received) return transfer.too_long = true, 0;
     std::memcpy(transfer.into.data() + transfer.received, data, bytes);
     const uint64_t steps = transfer.received / kArrivedStep;
     transfer.received += bytes;
@@ -50,7 +49,7 @@ size_t receive(const char* data, size_t size, size_t count, void* user) {
       active.arrived(transfer.received);
     return bytes;
   }
-  if (bytes > transfer.limit - std::min<uint64_t>(transfer.limit, transfer.content.size())) return active.too_long = true, 0;
+  if (bytes > transfer.limit - std::min<uint64_t>(transfer.limit, transfer.content.size())) return transfer.too_long = true, 0;
   try {
     const auto* from = reinterpret_cast<const std::byte*>(data);
     transfer.content.insert(transfer.content.end(), from, from + bytes);
@@ -296,9 +295,13 @@ class Loop {
       transfer.status = ssh ? 200 : static_cast<int>(status);
       return;
     }
-    transfer.may_go = fault_may_go(code) && !active.too_long && transfer.part_fault == PartFault::none;
-    if (active.too_long) transfer.status = static_cast<int>(status);
-    transfer.problem = active.too_long ? "more bytes came than were asked for" : active.message[0] ? active.message : curl().strerror(code);
+    transfer.may_go = fault_may_go(code) && !transfer.too_long && transfer.part_fault == PartFault::none;
+    if (transfer.too_long) transfer.status = static_cast<int>(status);
+    if (code == CURLE_PEER_FAILED_VERIFICATION) transfer.tls = TlsFault::server;
+    if (code == CURLE_SSL_CACERT_BADFILE) transfer.tls = TlsFault::no_authorities;
+    transfer.problem = transfer.too_long   ? "more bytes came than were asked for"
+                       : active.message[0] ? active.message
+                                           : curl().strerror(code);
     if (!ssh) return;
     if (active.host_key != nullptr) transfer.problem = active.host_key, transfer.may_go = false;
     if (code == CURLE_REMOTE_FILE_NOT_FOUND) transfer.status = 404;
