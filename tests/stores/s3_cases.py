@@ -263,6 +263,9 @@ def s3_neighbours(world):
         assert read_all() == ["HEAD", "LIST"], "all in the cache"
         proxy.fault = lambda method, path, headers: error_answer(403, "AccessDenied") if "list-type" in path else None
         assert read_all() == ["HEAD", "LIST", *["HEAD"] * 11], "asked for a listing once"
+        for fault in (error_answer(400, "ExpiredToken"), error_answer(403, "RequestTimeTooSkewed"), error_answer(301, "PermanentRedirect"), SLOW_DOWN):
+            proxy.first(1, fault, lambda method, path: "list-type" in path)
+            assert read_all() == ["HEAD", "LIST", "HEAD", "LIST"], ("a fault that passes", fault)
         proxy.fault = lambda *_: None
         files["05.bin"] = random_bytes(1000, 77)  # another version, which the listing tells
         with Tool(env) as tool:
@@ -308,6 +311,28 @@ def s3_in_another_region(world):
         assert "/us-east-1/s3/" in signed[0] and "/eu-west-1/s3/" in signed[-1], (signed[0], signed[-1])
         proxy.fault = lambda *_: error_answer(301, "PermanentRedirect", headers=told)
         says(one(env, "stat", "s3://bucket/region"), "the bucket lies in another region than its endpoint", "the endpoint of eu-west-1", "AWS_ENDPOINT_URL")
+    finally:
+        proxy.stop()
+
+
+@test
+def s3_mended_for_two_at_once(world):
+    """Two requests of one file are signed alike: what the answer to the first tells of region, clock or keys holds for the second as well."""
+    content = random_bytes(40 << 20, 51)
+    proxy, url = FaultProxy(world.moto.url), "s3://bucket/two-at-once"
+    one(world.s3(), "put", url, world.file("two-at-once", content))
+    stamp = {"Date": "Fri, 27 Nov 2099 04:00:00 GMT"}
+    wrong = lambda headers: "/eu-west-1/s3/" not in headers["Authorization"]
+    early = lambda headers: not headers["x-amz-date"].startswith("2099")
+    try:
+        for is_wrong, fault in ((wrong, ("status", 301, "", {"x-amz-bucket-region": "eu-west-1"})),
+                                (early, error_answer(403, "RequestTimeTooSkewed", headers=stamp))):
+            refused = []
+            proxy.fault = lambda method, path, headers, is_wrong=is_wrong, fault=fault, refused=refused: (
+                refused.append(path) or fault if method == "GET" and is_wrong(headers) else None)
+            answer = one(world.s3(AWS_ENDPOINT_URL=proxy.url, PERIGEE_STORE_CACHE_MB="0"), "read", url)
+            assert answer == {"size": len(content), "sha256": digest(content)}, (fault, answer)
+            assert len(refused) == 2, refused
     finally:
         proxy.stop()
 
@@ -395,6 +420,7 @@ def s3_servers_that_are_none(world):
     env = world.s3(AWS_ENDPOINT_URL=proxy.url)
     try:
         for text, got in (("<html>Welcome</html>", "another document"),
+                          ("<ListBucketResult><Contents><Key>x/a</Key></Contents>", "got a page that breaks off"),
                           ("<ListBucketResult><IsTruncated>true</IsTruncated><Contents><Key>x/a</Key></Contents></ListBucketResult>", "no way to the rest")):
             proxy.fault = lambda *_, text=text: ("status", 200, text)
             says(one(env, "list", "s3://bucket/x"), "the server does not list the folder as S3 does", got, "is AWS_ENDPOINT_URL the address of an S3 server?")

@@ -1,6 +1,5 @@
 // s3://bucket/key: Amazon S3 and servers that speak its protocol (AWS_ENDPOINT_URL).
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -10,6 +9,7 @@
 #include "src/core/warning.h"
 #include "src/io/digest.h"
 #include "src/io/store/credentials.h"
+#include "src/io/store/s3_listing.h"
 #include "src/io/store/signature.h"
 #include "src/io/store/store.h"
 
@@ -46,7 +46,7 @@ S3StorePieces s3_store_part_of(std::span<const std::span<const std::byte>> piece
 
 class S3Store final : public Store {
  public:
-  explicit S3Store(const StoreUrl& url) : bucket_(url.host), settings_(aws_settings()), region_(settings_.region) {
+  explicit S3Store(const StoreUrl& url) : bucket_(url.host), settings_(aws_settings()), now_{settings_.region} {
     if (bucket_.empty()) throw Error(ErrorKind::usage, {.where = url.text, .what = "names no bucket", .expected = "s3://bucket/key"});
     if (url.port != 0 || !url.user.empty())
       throw Error(ErrorKind::usage, {.where = url.text,
@@ -81,8 +81,7 @@ class S3Store final : public Store {
     query.emplace_back("max-keys", "1");
     Transfer page = request("GET", "", query);
     perform(page, url.text);
-    if (!page.ok() || !page.problem.empty()) refuse(url, page);
-    if (!is_listing(page)) refuse_listing(url, "another document");
+    check_page(url, page);
     const std::string_view xml = as_text(page.content);
     return {xml.find("<Key>") != std::string_view::npos || xml.find("<CommonPrefixes>") != std::string_view::npos ? StoredKind::folder
                                                                                                                   : StoredKind::none};
@@ -106,9 +105,8 @@ class S3Store final : public Store {
       Transfer page = request("GET", "", query);
       page.limit = kPageBytes;
       perform(page, url.text);
-      if (!page.ok() || !page.problem.empty()) refuse(url, page);
-      if (!is_listing(page)) refuse_listing(url, "another document");
-      read_page(as_text(page.content), prefix, entries);
+      check_page(url, page);
+      read_s3_page(as_text(page.content), prefix, entries);
       check_listing(url, entries.size());
       const std::string next = xml_text(as_text(page.content), "NextContinuationToken");
       const bool more = xml_text(as_text(page.content), "IsTruncated") == "true";
@@ -129,9 +127,10 @@ class S3Store final : public Store {
     page.tries = 1;
     perform(page, url.text);
     std::vector<StoredEntry> entries;
-    if (page.status == 0 || page.status == 429 || page.status >= 500) return entries;
-    if (!page.ok() || !page.problem.empty()) return std::nullopt;  // s3:ListBucket is not everybody's
-    read_page(as_text(page.content), prefix, entries);
+    const std::string code = xml_text(as_text(page.content), "Code");
+    if (page.too_long || (page.status == 403 && (code.empty() || code == "AccessDenied"))) return std::nullopt;
+    if (!page.ok() || !page.problem.empty()) return entries;  // keys, clock or region may be mended by then
+    read_s3_page(as_text(page.content), prefix, entries);
     return entries;
   }
 
@@ -199,6 +198,17 @@ class S3Store final : public Store {
   }
 
  private:
+  // As which requests are signed.
+  struct Signed {
+    std::string region;
+    int64_t skew_s = 0;  // of the store's clock
+  };
+  static constexpr int64_t kSkewSeconds = 60;
+
+  Signed current() {
+    const std::lock_guard lock(mutex_);
+    return now_;
+  }
   std::string key_of(const StoreUrl& url) const {
     std::string key = url.path.substr(1);
     while (key.ends_with('/')) key.pop_back();
@@ -211,12 +221,8 @@ class S3Store final : public Store {
   }
 
   // The address of a key, and what the signature says of host and path.
-  void place(const std::string& key, std::string& base, std::string& host, std::string& path) {
-    std::string endpoint = settings_.endpoint;
-    if (endpoint.empty()) {
-      const std::lock_guard lock(mutex_);
-      endpoint = "https://s3." + region_ + ".amazonaws.com";
-    }
+  void place(const std::string& key, const std::string& region, std::string& base, std::string& host, std::string& path) {
+    const std::string endpoint = settings_.endpoint.empty() ? "https://s3." + region + ".amazonaws.com" : settings_.endpoint;
     const size_t at = endpoint.find("://") + 3;
     std::string scheme = endpoint.substr(0, at);
     host = endpoint.substr(at);
@@ -233,17 +239,19 @@ class S3Store final : public Store {
     transfer.has_body = has_body;
     transfer.body = std::move(body);
     const std::string hash = transfer.body.empty() ? kEmptyHash : sha256_hex(transfer.body);
-    transfer.prepare = [this, key, query = std::move(query), headers = std::move(headers), hash](Transfer& t) {
-      sign(t, key, query, headers, hash);
+    const auto as = std::make_shared<Signed>();
+    transfer.prepare = [this, key, query = std::move(query), headers = std::move(headers), hash, as](Transfer& t) {
+      *as = current();
+      sign(t, key, query, headers, hash, *as);
     };
-    transfer.again = [this](Transfer& t) { return mend(t); };
+    transfer.again = [this, as](Transfer& t) { return mend(t, *as); };
     return transfer;
   }
 
   void sign(Transfer& transfer, const std::string& key, const Query& query, const std::vector<std::string>& headers,
-            const std::string& hash) {
+            const std::string& hash, const Signed& as) {
     std::string base, host, path;
-    place(key, base, host, path);
+    place(key, as.region, base, host, path);
     const std::string text = canonical_query(query);
     transfer.url = base + (text.empty() ? "" : "?" + text);
     transfer.headers = headers;
@@ -251,11 +259,8 @@ class S3Store final : public Store {
     if (settings_.unsigned_requests) return;
     const AwsKeys keys = credentials_.keys();
     AwsRequest request{.method = transfer.method, .path = path, .query = query, .payload_hash = hash, .service = "s3"};
-    request.date = aws_date(std::time(nullptr) + skew_s_);
-    {
-      const std::lock_guard lock(mutex_);
-      request.region = region_;
-    }
+    request.date = aws_date(std::time(nullptr) + as.skew_s);
+    request.region = as.region;
     request.headers = {{"host", host}, {"x-amz-content-sha256", hash}, {"x-amz-date", request.date}};
     if (!keys.token.empty()) request.headers.emplace_back("x-amz-security-token", keys.token);
     for (const auto& [name, value] : request.headers)
@@ -263,18 +268,18 @@ class S3Store final : public Store {
     transfer.headers.push_back("Authorization: " + aws_authorization(request, keys));
   }
 
-  // Faults that another signature may mend: each once for a request.
-  bool mend(Transfer& answer) {
+  // Faults that another signature may mend: each once for a request. An answer to another request may have told of them before.
+  bool mend(Transfer& answer, const Signed& as) {
     const std::string code = xml_text(as_text(answer.content), "Code");
     if (code == "RequestTimeout" || code == "ConditionalRequestConflict" || code == "SlowDown") return true;
     if (answer.attempts > 1) return false;
     if (code == "ExpiredToken") return credentials_.renew();
-    if (code == "RequestTimeTooSkewed") return follow_clock(answer);
+    if (code == "RequestTimeTooSkewed") return follow_clock(answer, as);
     const std::string region = region_of(answer);
-    const std::lock_guard lock(mutex_);
     const bool elsewhere = answer.status == 301 || answer.status == 307 || answer.status == 400 || answer.status == 403;
-    if (!elsewhere || region.empty() || region == region_) return false;
-    region_ = region;
+    if (!elsewhere || region.empty() || region == as.region) return false;
+    const std::lock_guard lock(mutex_);
+    now_.region = region;
     return true;
   }
 
@@ -285,12 +290,16 @@ class S3Store final : public Store {
     return !told.empty() || xml_text(xml, "Code") != "AuthorizationHeaderMalformed" ? told : xml_text(xml, "Region");
   }
 
-  bool follow_clock(const Transfer& answer) {
+  bool follow_clock(const Transfer& answer, const Signed& as) {
     std::tm utc = {};
     if (strptime(answer.header("date").c_str(), "%a, %d %b %Y %H:%M:%S", &utc) == nullptr) return false;
     const int64_t skew = timegm(&utc) - std::time(nullptr);
-    if (std::abs(skew - skew_s_) < 60) return false;
-    skew_s_ = skew;
+    if (std::abs(skew - as.skew_s) < kSkewSeconds) return false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::abs(skew - now_.skew_s) < kSkewSeconds) return true;
+      now_.skew_s = skew;
+    }
     warn("s3://" + bucket_ + ": this machine's clock is " + std::to_string(std::abs(skew)) + " s " + (skew > 0 ? "behind" : "ahead of") +
          " the store's; requests are dated by the store's");
     return true;
@@ -306,7 +315,6 @@ class S3Store final : public Store {
     perform(head, url.text);
   }
 
-  static bool is_listing(const Transfer& page) { return as_text(page.content).find("<ListBucketResult") != std::string_view::npos; }
   [[noreturn]] void refuse_listing(const StoreUrl& url, const char* got) {
     throw Error(ErrorKind::resources, {.where = url.text,
                                        .what = "the server does not list the folder as S3 does",
@@ -315,39 +323,19 @@ class S3Store final : public Store {
                                        .hint = "is AWS_ENDPOINT_URL the address of an S3 server?"});
   }
 
+  void check_page(const StoreUrl& url, Transfer& page) {
+    if (!page.ok() || !page.problem.empty()) refuse(url, page);
+    const S3Page kind = s3_page(as_text(page.content));
+    if (kind != S3Page::whole) refuse_listing(url, kind == S3Page::cut ? "a page that breaks off" : "another document");
+  }
+
   StoredInfo stat_bucket(const StoreUrl& url) {
     Query query = listing_query("");
     query.emplace_back("max-keys", "1");
     Transfer page = request("GET", "", query);
     perform(page, url.text);
-    if (!page.ok() || !page.problem.empty()) refuse(url, page);
-    if (!is_listing(page)) refuse_listing(url, "another document");
+    check_page(url, page);
     return {StoredKind::folder};
-  }
-
-  // Names that would lead elsewhere, or that hold nothing, are left out.
-  static void read_page(std::string_view xml, const std::string& prefix, std::vector<StoredEntry>& entries) {
-    const auto add = [&](std::string_view block, const char* tag, bool folder) {
-      std::string key = percent_decoded(xml_text(block, tag));
-      if (!key.starts_with(prefix)) return;
-      StoredEntry entry{.name = key.substr(prefix.size()), .folder = folder};
-      if (folder && entry.name.ends_with('/')) entry.name.pop_back();
-      if (entry.name.empty() || entry.name == "." || entry.name == ".." || entry.name.find('/') != std::string::npos) return;
-      if (!folder) {
-        entry.size = std::strtoull(xml_text(block, "Size").c_str(), nullptr, 10);
-        entry.version = xml_text(block, "ETag");
-      }
-      entries.push_back(std::move(entry));
-    };
-    for (const auto& [tag, name, folder] : {std::tuple{"Contents", "Key", false}, {"CommonPrefixes", "Prefix", true}}) {
-      const std::string open = "<" + std::string(tag) + ">", close = "</" + std::string(tag) + ">";
-      for (size_t at = xml.find(open); at != std::string_view::npos;) {
-        const size_t end = xml.find(close, at);
-        if (end == std::string_view::npos) break;
-        add(xml.substr(at, end - at), name, folder);
-        at = xml.find(open, end);
-      }
-    }
   }
 
   bool written(const StoreUrl& url, Transfer& answer, const PutCondition& condition, std::span<const std::span<const std::byte>> pieces) {
@@ -430,9 +418,8 @@ class S3Store final : public Store {
   AwsSettings settings_;
   bool path_style_ = false;
   AwsCredentials credentials_;
-  std::atomic<int64_t> skew_s_{0};
   std::mutex mutex_;
-  std::string region_;
+  Signed now_;
 };
 
 }  // namespace
