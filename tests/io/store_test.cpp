@@ -71,6 +71,19 @@ TEST(Stores, ListingsHaveABound) {
   }
 }
 
+TEST(Stores, MissingAuthoritiesAreNoBadCertificate) {
+  Transfer answer;
+  answer.tls = TlsFault::no_authorities, answer.problem = "error setting certificate file: /none.pem";
+  try {
+    refuse_answer(parse_store_url("https://h/x"), answer);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "https://h/x: the certificates of authorities cannot be read; got error setting certificate file: /none.pem; "
+                 "AWS_CA_BUNDLE=FILE names them, as PEM; without it, the system's: apt install ca-certificates");
+  }
+}
+
 TEST(StoreUrl, PathsWithin) {
   EXPECT_EQ(path_in("/data", "s3://b/k"), "s3://b/k");
   EXPECT_EQ(path_in("s3://b/data/", "./mnist//x.gz"), "s3://b/data/mnist/x.gz");
