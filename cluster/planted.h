@@ -96,6 +96,7 @@ namespace perigee {
   X(nothing_redone, "what a lost server had made since its image is void") \
   X(dead_awaited, "the coordinator waits for workers of whose death their agents have told") \
   X(any_life_dead, "the death of a process is taken for that of whichever has its name by now") \
+  X(waiting_forgotten, "a worker that is lost while it waits for others is forgotten, with what it alone holds") \
   X(pushes_not_kept, "a worker forgets what it pushed when it has the answer")
 // clang-format on
 

@@ -172,7 +172,7 @@ void CoordinatorCore::stop(const std::string& why, bool is_finished) {
   // could lose it to one that is cut off, or stopped.
   stopped_ns = clock.now_ns();
   transport.start_timer(kClose, stopped_ns + kCloseNs);
-  for (auto& [id, node] : nodes) untold[node.peer] = std::move(node.name);
+  for (auto& [id, node] : nodes) untold[node.peer] = {.name = std::move(node.name), .pid = node.pid};
   nodes.clear(), members.clear();
   for (const uint64_t timer : {kTick, kJoin, kGrace, kLink}) transport.stop_timer(timer);
   books.sync(clock.now_ns(), 0);
@@ -197,7 +197,8 @@ void CoordinatorCore::lose_late(PeerId peer, PeerLoss why) {
   peers.erase(peer);
   const auto worker = untold.find(peer);
   if (worker == untold.end()) return;
-  if (why != PeerLoss::closed) away[worker->second] = {.since_ns = clock.now_ns(), .lives = why == PeerLoss::timed_out};
+  const auto& [name, pid] = worker->second;
+  if (why != PeerLoss::closed) away[name] = {.since_ns = clock.now_ns(), .pid = pid, .lives = why == PeerLoss::timed_out};
   untold.erase(worker);
 }
 
@@ -206,7 +207,7 @@ void CoordinatorCore::forget_earlier(const std::string& name) {
   away.erase(name);
   std::vector<PeerId> earlier;
   for (const auto& [peer, worker] : untold)
-    if (worker == name) earlier.push_back(peer);
+    if (worker.name == name) earlier.push_back(peer);
   for (const PeerId peer : earlier) {
     untold.erase(peer), peers.erase(peer);
     transport.close(peer);
@@ -278,7 +279,8 @@ void Coordinator::on_lost(PeerId peer, PeerLoss why) {
   if (core_->phase == CoordinatorCore::Phase::stopped) core_->lose_late(peer, why);
   else if (peer == core_->follower.peer) core_->lose_standby(std::string("connection ") + to_string(why));
   else if (const auto it = core_->peers.find(peer); it != core_->peers.end())
-    core_->lose(it->second, "worker_lost", std::string("connection ") + to_string(why), why == PeerLoss::timed_out);
+    core_->lose(it->second, "worker_lost", std::string("connection ") + to_string(why),
+                why == PeerLoss::timed_out ? CoordinatorCore::Return::some_time : CoordinatorCore::Return::soon);
 }
 
 void Coordinator::on_timer(uint64_t timer) {

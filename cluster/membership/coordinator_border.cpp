@@ -133,9 +133,8 @@ void CoordinatorCore::check_evaluation(uint64_t now) {
     const double still_s = static_cast<double>(now - since) * 1e-9;
     if (still_s <= most_s) continue;
     return evict(
-        node.id, "worker_stuck",
-        "nothing of '" + evaluations.front().part + "' evaluated for " + std::to_string(static_cast<int64_t>(still_s * 1e3)) + " ms",
-        false);
+        node.id, Eviction::stuck,
+        "nothing of '" + evaluations.front().part + "' evaluated for " + std::to_string(static_cast<int64_t>(still_s * 1e3)) + " ms");
   }
 }
 

@@ -66,8 +66,12 @@ struct CoordinatorCore {
   void on_beat(Node& node, const Beat& beat);
   void on_failed(Node& node, const Failed& failed);
   void refuse(PeerId peer, Refuse refuse);
-  void lose(WorkerId id, const std::string& event_name, const std::string& cause, bool lives = false);
-  void evict(WorkerId id, const std::string& event_name, const std::string& cause, bool come_back);
+  // Whether a worker that is lost may come again: no; soon or not at all; or whenever it can be reached, since nothing says that it is dead.
+  enum class Return : uint8_t { never, soon, some_time };
+  void lose(WorkerId id, const std::string& event_name, const std::string& cause, Return back = Return::never);
+  enum class Eviction : uint8_t { to_join_again, for_good, stuck, kicked };
+  void evict(WorkerId id, Eviction what, const std::string& cause);
+  bool is_quiet(const Node& node) const;
   void note_death(const std::string& name, uint32_t pid);
   bool any_may_live() const;
   void beat_unasked(uint64_t now);
@@ -226,6 +230,7 @@ struct CoordinatorCore {
     for (const WorkerId id : members) transport.send(nodes.at(id).peer, frame);
   }
   uint64_t ns(double ms) const { return static_cast<uint64_t>(ms * 1e6); }
+  uint64_t beat_late_ns() const { return ns(1.5 * options.beat_ms); }  // after the last one: the next should have come
   bool start_allowed() const { return phase == Phase::running && !start_held; }
 
   CoordinatorOptions options;
@@ -283,16 +288,21 @@ struct CoordinatorCore {
   std::map<WorkerId, SentOff> sent_off;  // for good; who did not hear it comes again under its number
   struct Away {
     uint64_t since_ns;
-    bool lives;  // nothing says that its process is dead
+    uint32_t pid = 0;
+    bool lives = false;  // nothing says that its process is dead
   };
   struct Gone {
     std::string name;
     uint32_t pid;
     int64_t round;  // the newest that it can have had a part in
   };
-  std::map<WorkerId, Gone> gone;                   // members that were lost: they may live, and hold what nobody else does
-  std::map<std::string, Away> away;                // workers that were lost or sent away and may come again, by name
-  std::unordered_map<PeerId, std::string> untold;  // workers that may not have heard the last word: by name
+  std::map<WorkerId, Gone> gone;     // workers that were lost: they may live, and hold what no other does
+  std::map<std::string, Away> away;  // workers that were lost or sent away and may come again, by name
+  struct Untold {
+    std::string name;
+    uint32_t pid;
+  };
+  std::unordered_map<PeerId, Untold> untold;  // workers that may not have heard the last word
 
   // For the timeline: outlives a worker's node until the last of its spans has come.
   struct Timeline {

@@ -224,7 +224,7 @@ void CoordinatorCore::on_acknowledge(Node& node, Acknowledge formed) {
   }
   if (!sound) {
     ++dropped.malformed;
-    return evict(node.id, "worker_lost", "it names examples that do not exist", true);
+    return evict(node.id, Eviction::to_join_again, "it names examples that do not exist");
   }
   node.formed = true;
   node.round = formed.round;
@@ -322,7 +322,7 @@ void CoordinatorCore::check_forming(uint64_t now) {
     if (!node.formed && now > forming_since_ns && now - forming_since_ns > ns(options.policy.deadline_ms)) late.push_back(id);
   }
   for (const WorkerId id : late)
-    if (phase != Phase::stopped && nodes.contains(id)) evict(id, "worker_lost", "no answer to the change of membership", true);
+    if (phase != Phase::stopped && nodes.contains(id)) evict(id, Eviction::to_join_again, "no answer to the change of membership");
 }
 
 void CoordinatorCore::ready_to_go() {

@@ -52,7 +52,7 @@ void CoordinatorCore::on_frame(PeerId peer, std::span<const std::byte> frame) {
   const auto known = peers.find(peer);
   if (!read_header(frame, &h) || frame.size() != kHeaderBytes + h.length) {
     ++dropped.malformed;
-    if (known != peers.end()) return evict(known->second, "worker_lost", "it sent a malformed frame", true);
+    if (known != peers.end()) return evict(known->second, Eviction::to_join_again, "it sent a malformed frame");
     strangers.erase(peer);
     return transport.close(peer);
   }
@@ -91,7 +91,7 @@ void CoordinatorCore::on_late_frame(PeerId peer, std::span<const std::byte> fram
   if (joins) forget_earlier(join.name);
   if (last_word.why.empty() || closed) return transport.close(peer);  // another coordinator speaks for the run now; or it has been told
   peers[peer] = 0;
-  if (joins) untold[peer] = join.name;
+  if (joins) untold[peer] = {.name = join.name, .pid = join.pid};
   transport.send(peer, encode(last_word, header(books.round())));
 }
 
@@ -128,7 +128,7 @@ void CoordinatorCore::on_node_frame(Node& node, const FrameHeader& h, std::span<
     case Received::malformed: break;
   }
   ++dropped.malformed;
-  evict(id, "worker_lost", "it sent a malformed frame", true);
+  evict(id, Eviction::to_join_again, "it sent a malformed frame");
 }
 
 void CoordinatorCore::on_acknowledge_or_open(Node& node, const FrameHeader& h, Acknowledge formed) {
@@ -140,7 +140,7 @@ void CoordinatorCore::on_acknowledge_or_open(Node& node, const FrameHeader& h, A
 void CoordinatorCore::on_read(Node& node, const FrameHeader& h, Read read) {
   if (options.example_service && options.example_service->on_read(node.peer, h, std::move(read))) return;
   ++dropped.reads;
-  evict(node.id, "worker_lost", "it asked for examples that are not served", false);
+  evict(node.id, Eviction::for_good, "it asked for examples that are not served");
 }
 
 void CoordinatorCore::on_leave(Node& node, const Leave& leave) { lose(node.id, "worker_left", leave.why); }

@@ -96,7 +96,7 @@ void CoordinatorCore::on_caught_up(Node& node, const CaughtUp& healed) {
   }
   if (!healed.ok || node.round != target_round || node.hash != target_hash) {
     if (++node.heals > kMaxHeals)
-      return evict(node.id, "worker_lost", "it could not load the result of round " + std::to_string(target_round), true);
+      return evict(node.id, Eviction::to_join_again, "it could not load the result of round " + std::to_string(target_round));
     if (node.hash != target_hash && node.round == target_round)
       event("hash_mismatch", &node, "its result of round " + std::to_string(node.round) + " differs from the others'", "it loads theirs");
     heal(node, false);
@@ -134,7 +134,7 @@ void CoordinatorCore::check_healing(uint64_t now) {
       late.push_back(id);
   }
   for (const WorkerId id : late)
-    if (phase != Phase::stopped && nodes.contains(id)) evict(id, "worker_lost", "it could not get an image in time", true);
+    if (phase != Phase::stopped && nodes.contains(id)) evict(id, Eviction::to_join_again, "it could not get an image in time");
 }
 
 // A worker that was told to take the result from here.

@@ -35,8 +35,8 @@ void CoordinatorCore::judge_links() {
                 [&](const Suspicion& s) { return s.generation != generation || !nodes.contains(s.from) || !nodes.contains(s.peer); });
   if (suspicions.empty() || (phase != Phase::forming && phase != Phase::running)) return suspicions.clear();
   const uint64_t now = clock.now_ns();
-  const auto quiet = [&](WorkerId id) { return now > nodes.at(id).heard_ns && now - nodes.at(id).heard_ns > ns(1.5 * options.beat_ms); };
-  if (quiet(suspicions.front().from) || quiet(suspicions.front().peer)) return transport.start_timer(kLink, now + kSuspicionNs);
+  if (is_quiet(nodes.at(suspicions.front().from)) || is_quiet(nodes.at(suspicions.front().peer)))
+    return transport.start_timer(kLink, now + kSuspicionNs);
   const Suspicion suspicion = suspicions.front();
   suspicions.clear();
   const Node& node = nodes.at(suspicion.from);
@@ -49,11 +49,12 @@ void CoordinatorCore::judge_links() {
       std::count_if(complaints.begin(), complaints.end(), [&](const Complaint& c) { return c.low == low && c.high == high; });
   if (times >= 3 || (suspicion.down && doubted(node.id, peer.id))) {
     std::erase_if(complaints, [&](const Complaint& c) { return c.low == low && c.high == high; });
-    if (at_fault) return evict(peer.id, "worker_lost", node.name + " (" + host_name_in(node.host) + ") refuses it: " + suspicion.why, true);
+    if (at_fault)
+      return evict(peer.id, Eviction::to_join_again, node.name + " (" + host_name_in(node.host) + ") refuses it: " + suspicion.why);
     return part(node, peer, suspicion.why);
   }
   if (const WorkerId stuck = phase == Phase::running ? keeps_others_waiting(now) : 0)
-    return evict(stuck, "worker_stuck", node.name + " waits: " + suspicion.why, false);
+    return evict(stuck, Eviction::stuck, node.name + " waits: " + suspicion.why);
   if (at_fault) nodes.at(peer.id).spoiled = true;
   if (dead_links.size() < kMaxWorkers) dead_links.push_back({std::min(node.id, peer.id), std::max(node.id, peer.id)});
   event("link_lost", &node, "link to " + peer.name + " (" + host_name_in(peer.host) + "): " + suspicion.why,
@@ -74,7 +75,7 @@ void CoordinatorCore::part(const Node& one, const Node& two, const std::string& 
   cut.until_ns = now + ns(cut.wait_ms);
   cut.from = stays.name;
   while (cut_off.size() > kMaxWorkers) cut_off.erase(cut_off.begin());
-  evict(goes.id, "worker_lost", "no link between it and " + stays.name + " (" + host_name_in(stays.host) + ") holds: " + why, true);
+  evict(goes.id, Eviction::to_join_again, "no link between it and " + stays.name + " (" + host_name_in(stays.host) + ") holds: " + why);
 }
 
 bool CoordinatorCore::doubted(WorkerId one, WorkerId two) const {
@@ -95,7 +96,7 @@ std::vector<std::string> CoordinatorCore::expected_back() const {
   std::vector<std::string> names;
   for (const auto& [name, gone] : away)
     if (clock.now_ns() < gone.since_ns + (gone.lives ? kLooksNs : kBackNs)) names.push_back(name);
-  for (const auto& [peer, name] : untold) names.push_back(name);
+  for (const auto& [peer, worker] : untold) names.push_back(worker.name);
   if (planted(Bug::ends_unheard)) names.clear();
   return names;
 }

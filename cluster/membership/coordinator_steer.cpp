@@ -74,7 +74,7 @@ void CoordinatorCore::kick(WorkerId id) {
     throw Error(ErrorKind::usage, {.where = "kick",
                                    .what = nodes.at(id).name + " alone holds the result of round " + std::to_string(books.round()),
                                    .hint = "pause the run and write a checkpoint: then it may go"});
-  evict(id, "worker_kicked", kRequested, false);
+  evict(id, Eviction::kicked, kRequested);
 }
 
 // With it the last rounds would be lost: no other worker holds them, and no checkpoint.

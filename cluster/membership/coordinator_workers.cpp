@@ -50,7 +50,7 @@ void CoordinatorCore::on_join(PeerId peer, const FrameHeader& h, Join join) {
   if (const auto off = sent_off.find(join.id); off != sent_off.end() && off->second.address == join.address)
     return refuse(peer, {.kind = 5, .what = off->second.cause});
   if (stays_away(join)) {
-    away[join.name] = {.since_ns = clock.now_ns(), .lives = true};
+    away[join.name] = {.since_ns = clock.now_ns(), .pid = join.pid, .lives = true};
     return refuse(peer, {.kind = 5,
                          .retry = true,
                          .what = "no link between it and " + cut_off.at(join.name).from + " held a moment ago",
@@ -73,7 +73,7 @@ void CoordinatorCore::on_join(PeerId peer, const FrameHeader& h, Join join) {
     generation = options.is_standby ? next_term(h.generation) : h.generation;
   }
   if (const auto same = nodes.find(join.id); same != nodes.end() && same->second.address != join.address) join.id = 0;  // another one's
-  if (join.id != 0 && nodes.contains(join.id)) lose(join.id, "worker_lost", "it came again on another connection");
+  if (join.id != 0 && nodes.contains(join.id)) lose(join.id, "worker_lost", "it came again on another connection", Return::soon);
   if (phase == Phase::stopped) return;
   const WorkerId id = join.id != 0 ? join.id : next_id;
   next_id = std::max(next_id, id + 1);
@@ -148,8 +148,8 @@ void CoordinatorCore::on_failed(Node& node, const Failed& failed) {
   fail(Error(static_cast<ErrorKind>(std::clamp<uint16_t>(failed.kind, 2, 7)), {.where = "worker " + name, .what = failed.text}));
 }
 
-// The worker is gone: its work goes back, and the others go on without it. `lives`: its process probably does, and may come again.
-void CoordinatorCore::lose(WorkerId id, const std::string& event_name, const std::string& cause, bool lives) {
+// The worker is gone: its work goes back, and the others go on without it.
+void CoordinatorCore::lose(WorkerId id, const std::string& event_name, const std::string& cause, Return back) {
   const auto it = nodes.find(id);
   assert(it != nodes.end());
   Node node = std::move(it->second);
@@ -168,12 +168,12 @@ void CoordinatorCore::lose(WorkerId id, const std::string& event_name, const std
   std::erase(members, id);
   forget_image(id);
   control.pace.forget(id);
-  const uint64_t now = clock.now_ns();
-  // Who keeps others waiting and says nothing may be cut off, and does not hear that it was sent away.
-  const bool unheard = event_name == "worker_stuck" && now > node.heard_ns && now - node.heard_ns > ns(1.5 * options.beat_ms);
-  if (event_name == "worker_lost" || unheard) away[node.name] = {.since_ns = now, .lives = lives || unheard};
+  if (back != Return::never && !node.dead)
+    away[node.name] = {.since_ns = clock.now_ns(), .pid = node.pid, .lives = back == Return::some_time};
   while (away.size() > kMaxWorkers) away.erase(away.begin());
-  if (was_member && !node.dead) gone[id] = {.name = node.name, .pid = node.pid, .round = open};
+  // One that waits for others may hold what they need, too: by its last membership, or by what it said when it joined.
+  const bool holds = was_member || (!planted(Bug::waiting_forgotten) && (node.left_waiting || node.hash != 0));
+  if (holds && !node.dead) gone[id] = {.name = node.name, .pid = node.pid, .round = std::max(open, node.round)};
   while (gone.size() > kMaxWorkers) gone.erase(gone.begin());
   std::string done = given > 0 ? std::to_string(given) + " examples go back to be done by others; " : "";
   done += was_member ? std::to_string(members.size()) + " workers go on" : "it was not taking part";
@@ -182,33 +182,43 @@ void CoordinatorCore::lose(WorkerId id, const std::string& event_name, const std
 }
 
 // Its agent saw the process end: what it held is lost. It need not be lost here yet: its connection says so in a moment, behind its last
-// words. Who has the name by now may be another process.
+// words. Another process may have the name by now.
 void CoordinatorCore::note_death(const std::string& name, uint32_t pid) {
   if (pid == 0 || planted(Bug::dead_awaited)) return;
   const auto is = [&](const auto& process) { return process.name == name && (process.pid == pid || planted(Bug::any_life_dead)); };
   for (auto& [id, node] : nodes) node.dead |= is(node);
   std::erase_if(gone, [&](const auto& lost) { return is(lost.second); });
+  std::erase_if(untold, [&](const auto& worker) { return is(worker.second); });
+  if (const auto found = away.find(name); found != away.end() && found->second.pid == pid) away.erase(found);
 }
 
-// A member that was lost, with something that no image has. Who takes over does not know who they were.
+// A worker that was lost, with something that no image has. A coordinator that takes over does not know which there were.
 bool CoordinatorCore::any_may_live() const {
   return options.takes_over ||
          std::any_of(gone.begin(), gone.end(), [&](const auto& lost) { return lost.second.round > options.resume_round; });
 }
 
-void CoordinatorCore::evict(WorkerId id, const std::string& event_name, const std::string& cause, bool come_back) {
+void CoordinatorCore::evict(WorkerId id, Eviction what, const std::string& cause) {
   const Node& node = nodes.at(id);
-  if (event_name == "worker_stuck" && !node.stepped) first_step = std::min(2 * first_step, kMostFirstStep);
-  transport.send(node.peer, encode(Refuse{.kind = 5, .retry = come_back, .what = cause}, header(-1)));
-  if (!come_back) sent_off[id] = {node.address, cause};
+  const bool again = what == Eviction::to_join_again, stuck = what == Eviction::stuck;
+  if (stuck && !node.stepped) first_step = std::min(2 * first_step, kMostFirstStep);
+  transport.send(node.peer, encode(Refuse{.kind = 5, .retry = again, .what = cause}, header(-1)));
+  if (!again) sent_off[id] = {node.address, cause};
   if (sent_off.size() > kMaxWorkers) sent_off.erase(sent_off.begin());
-  lose(id, event_name, cause, come_back);
+  // One that keeps others waiting and says nothing may be cut off, and does not hear that it was sent away.
+  const Return back = again || (stuck && is_quiet(node)) ? Return::some_time : what == Eviction::for_good ? Return::soon : Return::never;
+  lose(id, stuck ? "worker_stuck" : what == Eviction::kicked ? "worker_kicked" : "worker_lost", cause, back);
+}
+
+bool CoordinatorCore::is_quiet(const Node& node) const {
+  const uint64_t now = clock.now_ns();
+  return now > node.heard_ns && now - node.heard_ns > beat_late_ns();
 }
 
 // A worker with much to send answers late: it must not take this side for dead because it is slow itself.
 void CoordinatorCore::beat_unasked(uint64_t now) {
   for (auto& [id, node] : nodes)
-    if (now - node.told_ns > ns(1.5 * options.beat_ms)) node.told_ns = now, tell(node, Beat{.sent_ns = now}, books.round());
+    if (now - node.told_ns > beat_late_ns()) node.told_ns = now, tell(node, Beat{.sent_ns = now}, books.round());
 }
 
 void CoordinatorCore::check_silence(uint64_t now) {
@@ -218,7 +228,7 @@ void CoordinatorCore::check_silence(uint64_t now) {
     if (now > node.heard_ns && now - node.heard_ns > ns(options.silent_ms)) silent.push_back(id);
   for (const WorkerId id : silent) {
     if (phase == Phase::stopped || !nodes.contains(id)) continue;
-    evict(id, "worker_lost", "silent for " + std::to_string((now - nodes.at(id).heard_ns) / 1'000'000) + " ms", true);
+    evict(id, Eviction::to_join_again, "silent for " + std::to_string((now - nodes.at(id).heard_ns) / 1'000'000) + " ms");
   }
 }
 
@@ -248,11 +258,10 @@ void CoordinatorCore::check_progress(uint64_t now) {
     const double least_s = (node.stepped ? 2 * options.silent_ms : first_step_ms()) * 1e-3;
     if (still_s <= std::max(least_s, static_cast<double>(options.stuck_steps) * median_s)) continue;
     evict(
-        id, "worker_stuck",
+        id, Eviction::stuck,
         "no step for " + std::to_string(static_cast<int64_t>(still_s * 1e3)) + " ms; " +
             (median_s > 0 ? "the median step takes " + std::to_string(static_cast<int64_t>(median_s * 1e3)) + " ms"
-                          : "no step is known, and the policy's 'deadline_ms' allows no more; the next first step may take twice as long"),
-        false);
+                          : "no step is known, and the policy's 'deadline_ms' allows no more; the next first step may take twice as long"));
     return;
   }
 }

@@ -258,7 +258,7 @@ void ExchangedCommits::check(uint64_t now) {
   // A worker that computes for so long without a step will not get further by joining again: it is to be restarted.
   const Node& node = c_.nodes.at(most_to_blame(late, now));
   const bool stuck = node.waits_for.empty() && passed(node.stepped_ns, now);
-  c_.evict(node.id, stuck ? "worker_stuck" : "worker_lost", why, !stuck);
+  c_.evict(node.id, stuck ? CoordinatorCore::Eviction::stuck : CoordinatorCore::Eviction::to_join_again, why);
 }
 
 // ---- the protocols ----

@@ -71,7 +71,7 @@ void LocalCoordinator::on_ready(Node& node, const FrameHeader& h, Ready ready) {
   if (ready.finite && ready.ranges.empty() && !node.leased.empty()) return;  // said before our lease came: it will say again
   const bool honest = disjoint(ready.ranges) && without(ready.ranges, node.leased).empty() &&
                       (!ready.finite || examples_of(ready.ranges) == ready.examples) && ready.base < c_.open;
-  if (!honest) return c_.evict(node.id, "worker_lost", "it claims work that it was not given", true);
+  if (!honest) return c_.evict(node.id, CoordinatorCore::Eviction::to_join_again, "it claims work that it was not given");
   if (!ready.finite && !planted(Bug::not_finite_takes_part)) {  // however old it is: others try, or it would come again and again
     if (ready.examples > 0) note_inexact(node, ready.ranges, "its work became NaN or infinite");
     return leave_out(node, ready.ranges, "quarantined", "gave NaN or infinity");
@@ -96,7 +96,8 @@ void LocalCoordinator::leave_out(Node& node, const std::vector<Range>& announced
   if (none_usable(what)) return;
   // Others can do what this one cannot, and wait for it.
   if (!skipped && ++node.left_out == kMostLeftOut)
-    return c_.evict(node.id, "worker_lost", std::to_string(kMostLeftOut) + " of its contributions in a row were of no use", false);
+    return c_.evict(node.id, CoordinatorCore::Eviction::for_good,
+                    std::to_string(kMostLeftOut) + " of its contributions in a row were of no use");
   c_.drop_local_work(node);
   if (!c_.enter_border()) advance();
 }

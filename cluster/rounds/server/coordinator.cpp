@@ -80,9 +80,9 @@ void ServerCoordinator::on_served(Node& node, const FrameHeader& h, Served serve
   if (const WorkerId liar = claims_too_much(served)) {
     // Its numbers are in the server's parameters already: both begin again.
     const WorkerId id = node.id;
-    if (liar != id) c_.evict(liar, "worker_lost", "it claims work that it was not given", false);
+    if (liar != id) c_.evict(liar, CoordinatorCore::Eviction::for_good, "it claims work that it was not given");
     if (c_.phase != CoordinatorCore::Phase::stopped && c_.nodes.contains(id))
-      c_.evict(id, "worker_lost", "its parameters hold work that no lease covers", false);
+      c_.evict(id, CoordinatorCore::Eviction::for_good, "its parameters hold work that no lease covers");
     return;
   }
   node.round = c_.open;
@@ -164,7 +164,7 @@ void ServerCoordinator::on_ready(Node& node, const FrameHeader&, Ready ready) {
     return;
   }
   if (!disjoint(ready.ranges) || !without(ready.ranges, node.leased).empty())
-    return c_.evict(node.id, "worker_lost", "it claims work that it was not given", true);
+    return c_.evict(node.id, CoordinatorCore::Eviction::to_join_again, "it claims work that it was not given");
   const std::string what = "gave NaN or infinity";
   try_elsewhere(node, ready.ranges, "quarantined", what, true);
   if (none_usable(what)) return;

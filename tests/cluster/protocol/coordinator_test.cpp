@@ -12,7 +12,8 @@ struct CoordinatorTest : testing::Test {
   RawNode node{s.network(), 50, "host50:1"};
   uint64_t generation = 0;
 
-  Join join() { return {.version = PERIGEE_VERSION, .name = "raw", .host = "host50", .address = "host50:1"}; }
+  static constexpr uint32_t kPid = 77;
+  Join join() { return {.version = PERIGEE_VERSION, .name = "raw", .host = "host50", .address = "host50:1", .pid = kPid}; }
   FrameHeader header(int64_t round = -1) { return {.job = Scenario::kJob, .generation = generation, .round = round}; }
   template <class M>
   bool wait_for(M* message, FrameHeader* h = nullptr) {
@@ -230,6 +231,25 @@ TEST_F(CoordinatorTest, TellsTheLiveView) {
   EXPECT_EQ(views[0].step, 3);
   EXPECT_EQ(views[0].waits_for, "the round");
   EXPECT_EQ(s.coordinator().status().find("workers")->as_array().size(), 1u);
+}
+
+// Nothing says that a worker that fell silent is dead, until its agent does: then the end of the run does not wait for it.
+TEST_F(CoordinatorTest, ExpectsNoWorkerBackWhoseAgentSawItDie) {
+  take_part();
+  ASSERT_TRUE(s.run_until([&] { return s.count_events("worker_lost") == 1; }));
+  EXPECT_EQ(s.coordinator().expected_back(), std::vector<std::string>{"raw"});
+  s.coordinator().note_death("raw", kPid + 1);
+  EXPECT_EQ(s.coordinator().expected_back(), std::vector<std::string>{"raw"}) << "an earlier process of that name";
+  s.coordinator().note_death("raw", kPid);
+  EXPECT_TRUE(s.coordinator().expected_back().empty());
+}
+
+TEST_F(CoordinatorTest, AwaitsNoAnswerToTheLastWordFromADeadWorker) {
+  take_part();
+  s.coordinator().stop("finished", true);
+  EXPECT_EQ(s.coordinator().expected_back(), std::vector<std::string>{"raw"});
+  s.coordinator().note_death("raw", kPid);
+  EXPECT_TRUE(s.coordinator().expected_back().empty());
 }
 
 }  // namespace

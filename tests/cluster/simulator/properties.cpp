@@ -172,6 +172,30 @@ std::string failure_of_stale_death(uint64_t seed) {
   return lost != outcome.sites.end() && lost->second > 1 ? "rounds are given up although the worker that holds them is only stopped" : "";
 }
 
+// The membership is over when the holder is lost, so that it is no member; in some seeds it has come back once, and is lost again.
+std::string failure_of_lonely_holder(uint64_t seed) {
+  using Kind = Fault::Kind;
+  SeededRng rng(mix(seed, 0x6c6f6e65));
+  const bool with_server = seed % 3 == 0, twice = seed % 3 == 1;
+  Scenario s{
+      .seed = seed, .workers = with_server ? 1 : 3, .min_workers = with_server ? 1 : 2, .examples = 400, .planned = 4000, .example_ms = 5};
+  s.averaging = with_server ? served() : seed % 2 == 0 ? Json("allreduce") : Json("periodic");
+  const double killed = rng.between(1000, 2500);
+  double cut = killed + rng.between(50, 150);
+  if (twice) {
+    s.faults.push_back({.kind = Kind::partition, .at_ms = cut, .for_ms = 2500});
+    cut += rng.between(5500, 6000);
+  }
+  const double back = cut + rng.between(2300, 2500), for_ms = back - cut + rng.between(400, 900);
+  s.faults.push_back({.kind = twice ? Kind::partition : Kind::worker_pause, .at_ms = cut, .for_ms = for_ms});
+  const auto dies = [&](int who) { s.faults.push_back({.kind = Kind::worker_kill, .at_ms = killed, .for_ms = back - killed, .who = who}); };
+  for (int who = 1; who < s.workers + with_server; ++who) dies(who);
+  if (with_server) s.faults.push_back({.kind = Kind::join, .at_ms = back});
+  const Outcome outcome = simulate(s);
+  if (!outcome.passed()) return outcome.failure;
+  return outcome.sites.contains("rounds_voided") ? "rounds are given up although a worker that waited with them is only cut off" : "";
+}
+
 std::string failure_of_changing_members(uint64_t seed) {
   SeededRng rng(mix(seed, 0x6d656d62));
   static const char* const kPolicies[] = {"periodic", "allreduce", "post_local"};

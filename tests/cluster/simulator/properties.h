@@ -37,6 +37,9 @@ std::string failure_of_unheard_end(uint64_t seed);
 std::string failure_of_awaited_dead(uint64_t seed);
 // An agent tells once more that a worker's process ended, while the worker's next one is stopped, with what it alone holds: it is waited for.
 std::string failure_of_stale_death(uint64_t seed);
+// All others die, their agents say so, and the one that is left waits for new ones with what it alone holds, and is cut off until they are
+// there: it is waited for.
+std::string failure_of_lonely_holder(uint64_t seed);
 
 struct Property {
   const char* name;
@@ -54,6 +57,7 @@ inline constexpr Property kProperties[] = {
     {"unheard_end", failure_of_unheard_end, Bug::ends_unheard},
     {"awaited_dead", failure_of_awaited_dead, Bug::dead_awaited},
     {"stale_death", failure_of_stale_death, Bug::any_life_dead},
+    {"lonely_holder", failure_of_lonely_holder, Bug::waiting_forgotten},
     {"untold_return", failure_of_untold_return, Bug::none},
     {"changing_members", failure_of_changing_members, Bug::formed_too_soon},
 };
