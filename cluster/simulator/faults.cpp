@@ -33,6 +33,12 @@ bool keeps_from_being_heard(Fault::Kind kind) {
   }
 }
 
+// Likewise, and others than the worker that the fault names, too.
+bool keeps_all_from_being_heard(Fault::Kind kind) {
+  return kind == Fault::Kind::coordinator_pause || kind == Fault::Kind::partition_half || kind == Fault::Kind::loss ||
+         kind == Fault::Kind::duplicates;
+}
+
 }  // namespace
 
 // An intruder that reached the ports and sends nonsense in well-formed frames, or nothing.
@@ -152,6 +158,9 @@ void World::take_hold(const Struck& s) {
   if (keeps_from_being_heard(fault.kind)) {
     cut_off_until_ns_ = std::max(cut_off_until_ns_, in(fault.for_ms));
     disturbed_until_ns_ = std::max(disturbed_until_ns_, in(fault.for_ms + kSettleMs));
+    for (const auto& each : workers_)
+      if (each->host == s.node.host || keeps_all_from_being_heard(fault.kind))
+        each->cut_off_until_ns = std::max(each->cut_off_until_ns, in(fault.for_ms));
   }
   reached(to_string(fault.kind));
   say(std::string("FAULT ") + to_string(fault.kind) + " " + s.node.name + " for " + std::to_string(static_cast<int64_t>(fault.for_ms)) +

@@ -268,9 +268,9 @@ void World::check_end() {
 void World::check_all_have_ended() {
   const bool reachable = cut_off_until_ns_ <= stopped_ns_ + ns(kHearsMs);
   if (gave_up_ || scenario_.network.loss > 0 || !reachable || stopped_ns_ < coordinator_started_ns_ + ns(kEndsMs)) return;
-  // A worker that stood still, or was cut off, from before it could find the last coordinator until after the end is unknown to it.
+  // A worker that stood still, or was cut off, from before it could find the last coordinator until the end is unknown to it.
   const auto unknown = [this](const WorkerNode& node) {
-    if (node.known_to != coordinator_starts_ && cut_off_until_ns_ > coordinator_started_ns_) return true;
+    if (node.known_to != coordinator_starts_ && node.cut_off_until_ns + ns(kEndsMs) > stopped_ns_) return true;
     return node.paused_ns < coordinator_started_ns_ + ns(kEndsMs) && node.resumed_ns > stopped_ns_;
   };
   for (const auto& node : workers_)

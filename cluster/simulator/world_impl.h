@@ -42,6 +42,7 @@ struct World::WorkerNode final : public WorkerEvents {
   bool joined = false;                     // in this life
   int known_to = 0;                        // the last coordinator that it joined
   uint64_t paused_ns = 0, resumed_ns = 0;  // its last pause
+  uint64_t cut_off_until_ns = 0;           // from the coordinator
   int starts = 0;
   uint32_t pid() const { return static_cast<uint32_t>(1000 * (number + 1) + starts); }
   uint64_t life = 0;  // counts starts and ends: what was planned for an earlier life is not done

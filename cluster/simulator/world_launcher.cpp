@@ -144,7 +144,7 @@ void World::on_failed(const Error& error) {
   stopped_ns_ = network_.now_ns();
 }
 
-// As the real one: once nobody is connected any more, and nobody is expected, it ends, and can be reached no more.
+// As the real one: once no worker is connected any more, and none is expected, it ends, and can be reached no more.
 void World::end_launcher() {
   if (!stopped_ || launcher_gone_ || !coordinator_ || network_.paused(coordinator_process_)) return;
   const bool quiet = network_.open_connections(coordinator_process_) == 0 && coordinator_->expected_back().empty();
