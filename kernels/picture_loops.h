@@ -29,10 +29,11 @@ struct ResampleCall {
   float* to = nullptr;       // (c, y, x) at c * to_plane + y * to_row + x
   int64_t to_plane = 0, to_row = 0;
 };
-constexpr int64_t kResampleRows = 8;  // made at a time
+constexpr int64_t kResampleRows = 8;    // of floats, or 16 of half their size, are made at a time
+constexpr int64_t kResampleSlack = 32;  // elements of these that loops write beyond the end
 constexpr int32_t kMostShares = 64;
 inline int64_t resample_scratch(int64_t channels, int64_t from_columns, int64_t to_columns) {
-  return ((from_columns + 1) * channels + 32 + (to_columns + 8) * channels) * kResampleRows;
+  return ((from_columns + 1) * channels + kResampleSlack + (to_columns + 8) * channels) * kResampleRows;
 }
 
 // to(y, x) = from at ((m0 x + m1 y + m2) / d, (m3 x + m4 y + m5) / d), d = m6 x + m7 y + 1, in pixels; `fill` outside.

@@ -138,6 +138,43 @@ TEST(PictureLoops, SharesGiveLevelsWithinAFiftieth) {
   }
 }
 
+// As many taps as may have shares, one less, and one more, which are floats: levels from end to end.
+TEST(PictureLoops, ManyTapsOfBlackAndWhite) {
+  for (const int taps : {63, 64, 65}) {
+    constexpr int kWidth = 80, kTo = 9;
+    const bool shared = taps <= kMostShares;
+    std::vector<int32_t> first, count(kTo, taps);
+    std::vector<int16_t> shares;
+    std::vector<float> weights;
+    for (int i = 0; i < kTo; ++i) {
+      first.push_back(i);
+      for (int t = 0; t < taps; ++t) {
+        const int share = (1 << 15) / taps + (t < (1 << 15) % taps);
+        shares.push_back(static_cast<int16_t>(share)), weights.push_back(static_cast<float>(share) / (1 << 15));
+      }
+    }
+    for (const int odd : {0, 1}) {
+      std::vector<uint8_t> bytes;
+      for (int i = 0; i < kWidth * kWidth; ++i) bytes.push_back((i / kWidth + i + odd) % 2 != 0 ? 255 : 0);
+      std::vector<float> scratch(static_cast<size_t>(resample_scratch(1, kWidth, kTo)));
+      const Taps along{first.data(), count.data(), weights.data(), shared ? shares.data() : nullptr, taps, kTo};
+      ResampleCall call{.from = bytes.data(), .row = kWidth, .rows = along, .columns = along, .scratch = scratch.data()};
+      call.to_plane = kTo * kTo, call.to_row = kTo;
+      const std::vector<float> made = on_each(kTo * kTo, [&](const PictureLoops& loops, float* out) {
+        call.to = out;
+        loops.resample_u8(call);
+      });
+      for (int y = 0; y < kTo; ++y)
+        for (int x = 0; x < kTo; ++x) {
+          double sum = 0;
+          for (int t = 0; t < taps; ++t)
+            for (int u = 0; u < taps; ++u) sum += double(weights[size_t(t)]) * weights[size_t(u)] * bytes[size_t((y + t) * kWidth + x + u)];
+          ASSERT_NEAR(made[size_t(y * kTo + x)], sum, shared ? 2 * taps / 256. : 1e-3) << taps << " " << x << " " << y;
+        }
+    }
+  }
+}
+
 // One colour stays as it is, and rounded shares lead beyond no end: five of 26 / 128 make more than the step from 254 to 255.
 TEST(PictureLoops, SharesKeepColoursAndEnds) {
   const std::vector<int32_t> zero(40, 0), counts(40, 6);

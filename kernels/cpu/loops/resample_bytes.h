@@ -20,7 +20,8 @@ typedef int64_t S64 __attribute__((vector_size(32)));
 typedef uint8_t U8 __attribute__((vector_size(16), aligned(1)));
 
 constexpr int64_t kLanes = 16, kByteChunk = 512;  // elements of sixteen rows that stay in the first cache
-constexpr int16_t kTopLevel = 255 * 128;          // sums of rounded shares may be beyond the ends
+static_assert(kLanes * sizeof(int16_t) == kResampleRows * sizeof(float) && 2 * kLanes <= kResampleSlack, "resample_scratch() has room");
+constexpr int16_t kTopLevel = 255 * 128;  // sums of rounded shares may be beyond the ends
 
 S16 load_16(const int16_t* p) { return *reinterpret_cast<const S16*>(p); }
 void store_16(int16_t* p, S16 value) { *reinterpret_cast<S16*>(p) = value; }
