@@ -256,12 +256,17 @@ TEST(Images, BmpInRuns) {
   };
   EXPECT_EQ(red(8, 1, "\2\1\0\3\3\2\1\0\0\0\1\3\0\2\2\0\1\1\0\1"s), "2003033213");
   EXPECT_EQ(red(4, 2, "\5\x12\0\0\0\5\x32\x10\x30\0\0\1"s), "2130231313");
+  EXPECT_EQ(red(4, 2, "\5\x12\0\0\0\5\x32\x10\x30\0"s), "2130231313") << "full without a mark of the end";
   const auto refused = [&](const std::string& runs) {
     return image_refusal(as_bytes(bmp_of(4, 2, 2, four + std::string(48, '\0'), runs)));
   };
   EXPECT_NE(refused("\6\x12\0\1"s).find("the BMP is damaged: a run leads out of it"), std::string::npos);
   EXPECT_NE(refused("\0\2\0\2\1\x12\0\1"s).find("a run leads out of it"), std::string::npos);
   EXPECT_NE(refused("\5\x12"s).find("it is cut short"), std::string::npos);
+  EXPECT_NE(refused("\5\x12\0\0\4\x12"s).find("it is cut short"), std::string::npos) << "not yet full";
+  EXPECT_NE(image_refusal(as_bytes(bmp_of(4, -2, 2, four + std::string(48, '\0'), "\5\x12\0\0\5\x12\0\1"s)))
+                .find("the BMP is damaged: it has runs from above, and runs lead from below"),
+            std::string::npos);
   EXPECT_NE(image_refusal(as_bytes(bmp_of(8, 2, 2, four, ""))).find("unknown kind"), std::string::npos);
 }
 

@@ -63,6 +63,7 @@ BmpHeader bmp_header(const ImageSimpleReader& file) {
   header.bits = file.number(header.old ? 24 : 28, 2);
   const uint32_t coding = header.old ? 0 : file.number(30, 4);
   header.runs = (coding == 1 && header.bits == 8) || (coding == 2 && header.bits == 4);
+  if (header.runs && header.down) file.damaged("it has runs from above, and runs lead from below");
   const bool given = coding == 3 || coding == 6;
   if (!std::has_single_bit(header.bits) && header.bits != 24) file.damaged("its pixels have an unknown size");
   if (header.bits > 32 || header.bits == 2 || (coding != 0 && !header.runs && !(given && header.bits >= 16)))
@@ -72,7 +73,8 @@ BmpHeader bmp_header(const ImageSimpleReader& file) {
   return header;
 }
 
-// Runs of one colour, or of two in turns, and single pixels: `pixel(x, y, colour)`, rows from below. No pixel: the first colour.
+// Runs of one colour, or of two in turns, and single pixels: `pixel(x, y, colour)`, rows from below. No pixel: the first colour. A full picture
+// needs no mark of its end.
 template <class Pixel>
 void unpack_runs(const ImageSimpleReader& file, const BmpHeader& header, Pixel&& pixel) {
   size_t at = header.pixels;
@@ -82,7 +84,9 @@ void unpack_runs(const ImageSimpleReader& file, const BmpHeader& header, Pixel&&
     if (x >= header.width || y >= header.height) file.damaged("a run leads out of it");
     pixel(x++, y, half ? value >> (i % 2 == 0 ? 4 : 0) & 15 : value);
   };
+  const auto full = [&] { return y >= header.height || (y == header.height - 1 && x >= header.width); };
   for (;;) {
+    if (full() && at + 2 > file.bytes.size()) return;
     const uint32_t count = file.number(at, 1), value = file.number(at + 1, 1);
     at += 2;
     if (count > 0) {
