@@ -102,7 +102,9 @@ const SourceDef source_hdf5{
     .type = "hdf5",
     .doc =
         "Arrays of an HDF5 'file' (h5py, Keras, Matlab 7.3): 'x', 'y', ... are paths of data sets, the first dimension "
-        "of which are the examples. Options: classes, class_names",
+        "of which are the examples; arrays of Matlab 7.3 come as the file has them, their dimensions in the other order (the source "
+        "'table' turns "
+        "them). Options: classes, class_names",
     .schema = {.options = kHdf5Options, .positional = kHdf5Positional, .open = true},
     .open = open_hdf5_source};
 

@@ -163,6 +163,44 @@ TEST(Matlab, RefusesAnArrayOfVersion73ThatIsFarLargerThanItsFile) {
   EXPECT_HAS(refused(std::string(as_text(bytes))), "it is an array of MATLAB that is far larger than its file");
 }
 
+// Version 7.3 by h5py, packed by zlib: X (3 x 2 x 2, 0 to 11 in chunks of 2 rows), cells (5 x 1), letters (1 x 5, uint16) and p, a compound of
+// a (int32) and b (double). Then two that hold nothing: far (2^22 doubles) and pairs, a compound of 2^22 rows.
+constexpr const char* kNewestKinds =
+    "78daed5a416b1341147eb3936d36a985a4c5b64a34a3cdc14b2560c07a31893652c1a8680e1ea4b4d60dad2c589a1c16bc78108cde7bf722f8033cf4"
+    "0f88bd08fe03fb033c78126f7177e7cd6e32649396aaadf47d21bccc9bb733b36fbef760e6a55e6ddca9de10572f5f11f56a63beb9e1d8e25f018cdb"
+    "75201c29de2c2dde9a489f4d070dcb82046464872145170105ad8d5841c95076507e30949e057db3a8cfe2f8ba5de341ade65b7735a8798a09292fd1"
+    "969d482cd5aaf77df948f101e5aed16fa7fae7b6ec666b0e60cd769c96d776ec76dbde6ac1a6c6d7517c6230266d996a2f48c9596f9884926b6d5dcf"
+    "bd48f09fcc8a325881a602a5712875d1c0f4b47ebfc18d60827110419b85f35b41443db59bce6adb060c0b4f2be4f846c235a35734f06b456fb470a8"
+    "7d7878f7de22f35689590276cef4fb730fdb9053eb92107cf8b82a3f7c3d3fdc4ea879f2c3edd4befe10c793cf7ebe63deeee9f9eef43e9fdfc94a39"
+    "19d3af85057c41fb198dff71f886f65331f6faf83fb37adc0c8e038b521981402010080402817060b8cb6b2b95b1fcf70ba5d7fcd5b477aa9dcdb35d"
+    "5f093c6999fce2e67548adc376a061a964f193e0efb7df7d7ccb61aac05e48b5992c9ac9679ee5c463f88cc7a5b28b07b751721d6c70bccff39ea3c1"
+    "5e393a16fc2a4727be4485368c40201008843f80b8ba8a7eff3aaaaed2392725ddcb9d4ce8751575af2f72fd76ab21eff0b943f3d7d4ea2af2c69ec9"
+    "b247384f9cdc771dc590035a18299ca5260733de3dd27d90751516aecacd1137ff26af4c8d4f66c82bc99b1964483c8fb2c823bd82d8f9affc11e787"
+    "28ce32c16f3f2f183d1922de2fd7d02f696d252f8fa93fe4ba191658a33aad926e603aedbdfca99e3c380a198f3cb2362be0893a068f7866502e8bf7"
+    "f34df473411be560ff90f80d6b31a5a6";
+constexpr const char* kNewestEmpty =
+    "78daf3750cf171745230d73356f0750cd14dcbcc4955a0176060f2f4651805030a3a3d5cdc78b9a4b8c01c0e0e0616060188041384fa0f051d1ca87c"
+    "98fe0428cd08a53ba0f40a26983823584e022a2e08351f5d5d4890ab2b48f57f3400b3c78005420b8c46d988041eae8e01203a02ca87a5a7134ca8ea"
+    "d2128bc074416266513152ba7420d35e46065688198c30be068466624449f7301bd0f9cc409782c40415ec1938a0e226dc0c26ff9921aa5881a22079"
+    "266688811c509f313331c3b20023541b3407560c683c04fbf9bb30020b07a863181498f1ab87e5d70ad6d1348c3f5d41e29d91113dc5c2d2510358a9"
+    "1813244c1389b4075bba4b82ca7190a117777a654214d90ec8c5b40251ee04008dd85c84";
+
+TEST(Matlab, KindsOfArraysOfVersion73) {
+  const Bytes bytes = inflate_zlib(as_bytes(unhex(kNewestKinds)), "test", 1 << 20);
+  const std::string file(as_text(bytes));
+  const Frame frame = all_of(file);  // cells, and letters of another length, are no rows
+  EXPECT_EQ(frame.schema.names(), (std::vector<std::string>{"X[0]", "X[1]", "X[2]", "X[3]", "a", "b"}));
+  ASSERT_EQ(frame.rows, 3);
+  EXPECT_EQ(mat_row(frame, 0) + " " + mat_row(frame, 1) + " " + mat_row(frame, 2), "0|3|6|9|1|0.5 1|4|7|10|2|1.5 2|5|8|11|3|2.5");
+  EXPECT_EQ(all_of(file, "letters").columns[0].whole, (std::vector<int64_t>{'h', 'e', 'l', 'l', 'o'}));
+  EXPECT_HAS(refused(file, "cells"), "the column 'cells' is not read");
+  const Bytes empty = inflate_zlib(as_bytes(unhex(kNewestEmpty)), "test", 1 << 20);
+  EXPECT_HAS(refused(std::string(as_text(empty)), "far"),
+             "the column 'far' is not read: it is an array of MATLAB that is far larger than its file");
+  EXPECT_HAS(refused(std::string(as_text(empty)), "pairs"),
+             "the column 'a' is not read: it is an array of MATLAB that is far larger than its file");
+}
+
 // scipy.io.savemat(format="4") of X (3 x 2 doubles), name (letters), k (int16), c (complex).
 constexpr const char* kOldest =
     "00000000030000000200000000000000020000005800000000000000f83f0000000000000840000000000000144000000000000000c000000000"
@@ -189,6 +227,7 @@ TEST(Matlab, ReadsVersion4) {
   EXPECT_HAS(changed(0, 9), "an array has an unknown type; got offset 0, expected a whole MATLAB file of version 4");
   EXPECT_HAS(changed(19, 1), "an array has an impossible size");
   EXPECT_HAS(changed(7, 64), "the file ends within an array");
+  EXPECT_HAS(refused("\2" + bytes.substr(1), "X"), "'X' (a sparse matrix of version 4: full(x) makes it a full one)");
   std::string big;  // the other order of bytes: one array of int16
   for (const uint32_t word : {1030u, 2u, 1u, 0u, 2u})
     for (int shift = 24; shift >= 0; shift -= 8) big += static_cast<char>(word >> shift & 255);
@@ -215,6 +254,14 @@ TEST(Matlab, FillsSparseArrays) {
   EXPECT_HAS(refused(places(2, 0, 2)), "a sparse array has impossible places");
   EXPECT_HAS(refused(mat_of(array(5, sizes(2, 1), "S", element(5, number(0)) + element(5, number(0)) + element(2, "a")))),
              "a sparse array has no places");
+  const auto two = [](uint32_t type, uint32_t first, uint32_t second) {
+    return mat_of(
+        array(5, sizes(3, 1), "S", element(type, number(first) + number(second)) + element(5, number(0) + number(2)) + element(2, "ab")));
+  };
+  EXPECT_EQ(mat_row(all_of(two(6, 0, 2)), 2), "98") << "unsigned numbers are as good";
+  EXPECT_HAS(refused(two(5, 1, 1)), "a sparse array has impossible places");
+  EXPECT_HAS(refused(two(5, 2, 0)), "a sparse array has impossible places");
+  EXPECT_HAS(refused(two(7, 0, 2)), "a sparse array has places that are no integers of 32 bits");
   EXPECT_HAS(refused(places(1u << 30, 0, 1)), "'S' (a sparse matrix that is far larger than its file)");
 }
 

@@ -38,6 +38,7 @@ class Hdf5File : public ColumnarFile {
   explicit Hdf5File(const ColumnarInput& input)
       : file_(input.name, input.content, input.owner),
         bytes_(input.content.size()),
+        most_((uint64_t{16} << 20) + 32 * bytes_),
         turned_(as_text(input.content).starts_with("MATLAB 7.3 MAT-file")) {
     choose(input.part);
     uint64_t rows_of_chunk = 1;
@@ -87,20 +88,25 @@ class Hdf5File : public ColumnarFile {
   }
 
   void choose(const std::string& part) {
-    bool any = false, first = true;
+    bool any = false, first = true, any_counts = false;
     std::vector<const hdf5::DataSet*> sets;
     uint64_t most = 0;
+    const auto counts = [&](const hdf5::DataSet& set) { return set.path == part || (set.refusal.empty() && !may_be_letters(set)); };
     for (const hdf5::DataSet& set : file_.sets()) {
       const bool itself = set.path == part, inside = part.empty() || set.path.starts_with(part + "/");
       if ((!itself && !inside) || (set.shape.empty() && !itself)) continue;
       if (turned_ && set.path.starts_with("#")) continue;  // what cells and objects refer to
       sets.push_back(&set);
-      most = std::max(most, shape_of(set, turned_).rows);
+      any_counts |= counts(set);
     }
+    for (const hdf5::DataSet* set : sets)
+      if (counts(*set) || !any_counts) most = std::max(most, shape_of(*set, turned_).rows);
     for (const hdf5::DataSet* set : sets) {
       const bool itself = set->path == part;
       const uint64_t rows = shape_of(*set, turned_).rows;
       if (turned_ && rows <= 1 && rows < most) continue;  // a number beside arrays says something of them
+      // Nor are cells, and letters of another length, rows of the table.
+      if (turned_ && any_counts && !counts(*set) && (!set->refusal.empty() || rows != most)) continue;
       any = true;
       if (first) rows_ = rows;
       first = false;
@@ -112,6 +118,12 @@ class Hdf5File : public ColumnarFile {
       fail(part.empty() ? "the HDF5 file has no data set with rows" : "the HDF5 file has no such data set or group",
            part.empty() ? known() : "'" + part.substr(0, 60) + "'", part.empty() ? "" : "one of " + known());
     if (rows_ == 0) fail("the table has no rows", known());
+  }
+
+  // MATLAB has letters as numbers of 16 bits in a line.
+  bool may_be_letters(const hdf5::DataSet& set) const {
+    return turned_ && set.type.kind == hdf5::Type::Kind::whole && set.type.size == 2 && !set.type.is_signed &&
+           shape_of(set, turned_).columns == 1;
   }
 
   void add_set(const hdf5::DataSet& set, const std::string& name) {
@@ -127,8 +139,6 @@ class Hdf5File : public ColumnarFile {
       return;
     }
     Source source{.set = &set, .type = &set.type, .count = shape_of(set, turned_).columns, .refusal = set.refusal};
-    if (turned_ && source.refusal.empty() && set.type.size * source.count * rows_ > (uint64_t{16} << 20) + 32 * bytes_)
-      source.refusal = "it is an array of MATLAB that is far larger than its file";
     if (set.type.kind == Kind::array) source.type = &set.type.members[0].type, source.count *= set.type.count;
     if (set.type.kind == Kind::compound && source.refusal.empty()) source.refusal = "it has several compounds in a row";
     const bool number = source.type->kind == Kind::whole || source.type->kind == Kind::real;
@@ -146,6 +156,10 @@ class Hdf5File : public ColumnarFile {
     using Kind = hdf5::Type::Kind;
     source.row_bytes = turned_ ? source.set->type.size : source.set->row_elements() * source.set->type.size;
     source.item_bytes = turned_ ? source.set->type.size * rows_ : source.type->size;
+    // It is read as a whole.
+    if (turned_ && source.refusal.empty() &&
+        source.set->type.size * source.set->row_elements() > most_ / std::max<uint64_t>(source.set->rows(), 1))
+      source.refusal = "it is an array of MATLAB that is far larger than its file";
     if (schema_.columns.size() >= kMostHdf5FileColumns) fail("the data sets make too many columns", known());
     std::string unique = name;
     while (std::any_of(sources_.begin(), sources_.end(), [&](const Source& other) { return other.set != source.set; }) &&
@@ -189,7 +203,7 @@ class Hdf5File : public ColumnarFile {
   }
 
   hdf5::File file_;
-  uint64_t bytes_;
+  uint64_t bytes_, most_;
   bool turned_;
   TableSchema schema_;
   std::vector<Source> sources_;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "src/core/error.h"
 #include "src/core/utf8.h"
@@ -232,6 +233,8 @@ class Reader {
   void add_sparse(Array& array, Elements& parts) {
     const Element rows = parts.next(), begins = parts.next(), values = parts.next();
     const size_t width = width_of(values.type);
+    for (const Element& places : {rows, begins})
+      if (places.type != int32 && places.type != uint32) parts.fail("a sparse array has places that are no integers of 32 bits");
     const Array at{.stored = int32, .values = rows.data}, from{.stored = int32, .values = begins.data};
     const Array numbers{.stored = values.type, .values = values.data};
     const auto count = static_cast<int64_t>(width == 0 ? 0 : std::min(values.data.size() / width, rows.data.size() / 4));
@@ -245,9 +248,10 @@ class Reader {
     for (int64_t c = 0; c < array.columns; ++c) {
       const auto first = value_at<int64_t>(from, out_.swapped, c), end = value_at<int64_t>(from, out_.swapped, c + 1);
       if (first < 0 || first > end || end > count) parts.fail("a sparse array has impossible places");
+      int64_t before = -1;  // rows of a column ascend
       for (int64_t i = first; i < end; ++i) {
         const auto row = value_at<int64_t>(at, out_.swapped, i);
-        if (row < 0 || row >= array.rows) parts.fail("a sparse array has impossible places");
+        if (row <= std::exchange(before, row) || row >= array.rows) parts.fail("a sparse array has impossible places");
         full[static_cast<size_t>(c * array.rows + row)] = value_at<double>(numbers, out_.swapped, i);
       }
     }
