@@ -97,6 +97,37 @@ TEST(TableFile, WidensWhatWasGuessed) {
   EXPECT_HAS(refusal(ErrorKind::data, [&] { read_frame(folder, text + "1\n", given); }), "t.csv:200002: the row has fewer fields");
 }
 
+// Cells of text, of JSON Lines and of columns that have types, and more than are kept as examples.
+TEST(TableFile, TellsAllCellsThatDoNotFit) {
+  const TemporaryFolder folder;
+  const ReadOptions options{.schema = TableSchema{{{.name = "x", .type = Type::integer}}}, .on_misfit = OnMisfit::keep};
+  std::string csv = "x\n", json, matrix;
+  for (int i = 0; i < 300; ++i)
+    csv += i % 2 == 0 ? "1\n" : "q\n", json += i % 2 == 0 ? "{\"x\": 1}\n" : "{\"x\": \"q\"}\n", matrix += i % 2 == 0 ? "1\n" : "0.5\n";
+  const auto told = [&](const std::string& name, const std::string& text) {
+    write_file(folder / name, as_bytes(text));
+    TableFile file(folder / name, options);
+    int64_t count = 0;
+    std::string last;
+    const Frame frame = file.all(uint64_t{1} << 30, [&](const Misfit& cell) {
+      EXPECT_EQ(cell.row, 2 * count++ + 1);
+      last = file.refusal_of(cell).what();
+    });
+    EXPECT_EQ(count, 150) << name;
+    EXPECT_TRUE(frame.columns[0].is_missing(299) && !frame.columns[0].is_missing(298)) << name;
+    EXPECT_HAS(refusal([&] { TableFile(folder / name, {.schema = options.schema}).all(); }), "the value does not fit the column 'x'");
+    return last.substr(last.rfind('/') + 1);
+  };
+  EXPECT_EQ(
+      told("t.csv", csv),
+      "t.csv:301: the value does not fit the column 'x'; got 'q', expected an integer; change the column's type in the schema, or name "
+      "what stands for a missing value: missing_values");
+  EXPECT_EQ(told("t.jsonl", json),
+            "t.jsonl:300: the value does not fit the column 'x'; got 'q', expected an integer; change the column's type in the schema, or "
+            "write null for a missing value");
+  EXPECT_EQ(told("t.mat", matrix).substr(0, 85), "t.mat: row 300: the value does not fit the column 'x'; got '0.5', expected an integer");
+}
+
 TEST(TableFile, ReadsNumbersToTheLastBit) {
   std::mt19937_64 random(7);
   char text[64 + kCsvPadding] = {};

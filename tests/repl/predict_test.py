@@ -261,7 +261,31 @@ def a_bad_row_ends_nothing_but_itself():
     pathlib.Path("typed.csv").write_text("\n".join(["id,size,city", "1,47,Rome", "2,big,Oslo", "3,47,Rome"]) + "\n")
     lines = results("steps", "typed.csv", code=3)
     assert [line["index"] for line in lines] == [0, 1, 2] and lines[0]["values"] == lines[2]["values"], lines
-    assert lines[1]["error"].startswith("typed.csv:3: the value does not fit the column 'size'; got 'big'"), lines[1]
+    assert lines[1]["error"].startswith("typed.csv:3: the value does not fit the column 'size'; got 'big', expected an integer"), lines[1]
+
+
+def bad_rows_of_a_table_with_steps_are_told():
+    """As many as there are, of text and of JSON; what nothing reads may be anything."""
+    source = {"type": "table", "file": "houses.csv", "target": "price", "drop": ["id"], "steps": [{"derive": {"twice": "2 * size"}}]}
+    pathlib.Path("stepped.json").write_text(json.dumps(HOUSES | {"data": {"batch": 20, "train": source}}))
+    run("train", "stepped.json", "--out", "stepped", "--log", "json")
+    expected = results("stepped", "-", given="id,size,city\n1,47,Rome\n")[0]["values"]
+    rows = [f"{i},big,Rome" for i in range(150)] + ["150,47,Rome"]
+    pathlib.Path("many.csv").write_text("\n".join(["id,size,city", *rows]) + "\n")
+    out, error = run("predict", "stepped", "many.csv", "--json", code=3)
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert len(lines) == 151 and all("error" in line for line in lines[:150]) and lines[150]["values"] == expected, lines[-1]
+    assert lines[149]["error"].startswith("many.csv:151: the value does not fit"), lines[149]
+    assert error.count("does not fit") == 20 and "many.csv: 130 more rows cannot be read" in error, error
+    records = [{"id": 1, "size": 47, "city": "Rome"}, {"id": 2, "size": "big", "city": "Rome"}, {"id": 3, "city": "Rome"},
+               {"id": "four", "size": 47, "city": "Rome", "price": "soon"}]
+    pathlib.Path("typed.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n")
+    lines = results("stepped", "typed.jsonl", code=3)
+    assert [line["index"] for line in lines] == [0, 1, 2, 3] and lines[0]["values"] == lines[3]["values"] == expected, lines
+    assert "the value does not fit the column 'size'; got 'big', expected an integer" in lines[1]["error"], lines[1]
+    assert "the record lacks 'size'; null says that a value is not known" in lines[2]["error"], lines[2]
+    pathlib.Path("unread.csv").write_text("id,size,city,price\n1,47,Rome,soon\nfour,47,Rome,7\n")
+    assert [line["values"] for line in results("stepped", "unread.csv")] == [expected] * 2
 
 
 def a_loaded_model_predicts_as_the_program():
@@ -326,7 +350,7 @@ def models_of_packed_rows_go_on_with_texts():
 
 
 CHECKS = [columns_go_by_name, a_standardized_target_is_foretold_in_its_unit, a_loaded_model_predicts_as_the_program, missing_columns_are_all_named, unknown_categories_are_counted_at_the_end,
-          each_output_has_the_class_names_of_its_label, a_broken_file_ends_no_batch, a_bad_row_ends_nothing_but_itself, folders_are_their_files, pictures_are_fitted_as_in_training, results_go_to_a_file, inner_layers_by_name,
+          each_output_has_the_class_names_of_its_label, a_broken_file_ends_no_batch, a_bad_row_ends_nothing_but_itself, bad_rows_of_a_table_with_steps_are_told, folders_are_their_files, pictures_are_fitted_as_in_training, results_go_to_a_file, inner_layers_by_name,
           models_of_packed_rows_read_texts, models_of_packed_rows_go_on_with_texts, a_model_of_ctc_answers_with_labels, eval_reads_other_data_by_the_job]
 
 

@@ -25,16 +25,12 @@ Column columnar_reading_converted(const Column& from, const ColumnSpec& was, con
     text.clear();
     append_cell(from, was, r, text);
     if (add_parsed(spec, text, column)) continue;
-    if (on_misfit == OnMisfit::stop)
-      throw Error(ErrorKind::data, {.where = where + ": row " + std::to_string(r + 1),
-                                    .what = "the value does not fit the column '" + spec.name + "'",
-                                    .got = "'" + text.substr(0, 40) + "'",
-                                    .expected = std::string("a value of type ") + type_text(spec.type)});
+    if (on_misfit == OnMisfit::stop) throw misfit_error(where + ": row " + std::to_string(r + 1), spec, text, kWriteNull);
     column.add_missing();
     if (block.misfits.empty()) block.misfits.assign(number + 1, 0);
     if (block.misfits.size() <= number) block.misfits.resize(number + 1);
     ++block.misfits[number];
-    if (block.misfit_cells.size() < kMostMisfits) block.misfit_cells.push_back({r, r, number, text.substr(0, 60)});
+    if (block.misfit_cells.size() < most_misfits(on_misfit)) block.misfit_cells.push_back({r, r, number, text.substr(0, 60)});
   }
   return column;
 }

@@ -5,12 +5,14 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "src/core/error.h"
 #include "src/data/sources/host.h"
 #include "src/data/table/columnar/arrow/handed_source.h"
 #include "src/data/table/columnar/odbc/odbc_file.h"
 #include "src/data/table/examples/sequence_source.h"
+#include "src/data/table/examples/table_reader.h"
 #include "src/data/table/reading/table_file.h"
 #include "src/data/table/spill/chunk_store.h"
 #include "src/data/table/spill/run_table.h"
@@ -223,6 +225,56 @@ Steps steps_of(const Config& config, const std::string& folder, const TableRoom&
 
 using RefusedRows = std::map<int64_t, std::string>;
 
+bool is_letter(char c) { return c == '_' || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || (c & 0x80) != 0; }
+
+// Whether a text in `json` has the name as a word, as in "2 * size" and "city=Rome", or is "*".
+bool mentions(const Json& json, const std::string& name) {
+  const auto has = [&](const std::string& text) {
+    if (text == "*") return true;
+    for (size_t at = text.find(name); at != text.npos; at = text.find(name, at + 1)) {
+      const size_t end = at + name.size();
+      if ((at == 0 || !is_letter(text[at - 1])) && (end == text.size() || !is_letter(text[end]))) return true;
+    }
+    return false;
+  };
+  if (json.is_string()) return has(json.as_string());
+  if (json.is_array())
+    return std::any_of(json.as_array().begin(), json.as_array().end(), [&](const Json& item) { return mentions(item, name); });
+  if (!json.is_object()) return false;
+  return std::any_of(json.as_object().begin(), json.as_object().end(),
+                     [&](const Json::Member& member) { return has(member.first) || mentions(member.second, name); });
+}
+
+// The records of a prediction whose cells do not fit the schema.
+class Refusals {
+ public:
+  Refusals(const Config& config, const TableSchema& schema, const std::string& target)
+      : config_(config), schema_(schema), target_(target), reads_(schema.columns.size()) {}
+  // A cell of the target, or of a column that neither steps nor features read, may be anything.
+  bool reads(size_t column) {
+    if (!reads_[column]) {
+      const Json* fitted = fitted_of(config_);
+      const Json *features = fitted != nullptr ? fitted->find("columns") : nullptr, *steps = config_.raw("steps");
+      const std::string& name = schema_.columns[column].name;
+      reads_[column] =
+          name != target_ && (features == nullptr || mentions(*features, name) || (steps != nullptr && mentions(*steps, name)));
+    }
+    return *reads_[column];
+  }
+  void add(int64_t row, const Error& why) {
+    if (rows_.size() >= kMostBadRows) throw Error(why);
+    rows_.emplace(row, why.what());
+  }
+  RefusedRows take() { return std::move(rows_); }
+
+ private:
+  const Config& config_;
+  const TableSchema& schema_;
+  const std::string target_;
+  std::vector<std::optional<bool>> reads_;
+  RefusedRows rows_;
+};
+
 SourcePtr source_of(const Config& config, PreparedRows& rows, const Steps& steps, const TableFile* file, const std::string& name,
                     TableUse use, RefusedRows refused = {}) {
   const Json* fitted = fitted_of(config);
@@ -267,6 +319,19 @@ SourcePtr prepared(const Config& config, Frame frame, const TableFile* file, con
   PreparedRows rows(room);
   rows.add(std::move(frame));
   return source_of(config, rows, steps, file, name, use, std::move(refused));
+}
+
+// Where answers are wanted, a row that does not fit the schema ends nothing but itself.
+OnMisfit on_misfit_of(const ReadOptions& options, TableUse use) {
+  return use == TableUse::records && options.schema ? OnMisfit::keep : OnMisfit::stop;
+}
+
+SourcePtr prepared_all(const Config& config, TableFile& file, const std::string& name, TableUse use) {
+  Refusals refusals(config, file.schema(), target_of(config, use));
+  Frame frame = file.all(uint64_t{1} << 35, [&](const Misfit& cell) {
+    if (refusals.reads(cell.column)) refusals.add(cell.row, file.refusal_of(cell));
+  });
+  return prepared(config, std::move(frame), &file, name, use, refusals.take());
 }
 
 // The rows of a job's table.
@@ -339,22 +404,17 @@ SourcePtr prepared_file(const Config& config, const std::string& folder) {
 }
 
 SourcePtr prepared_table(const Config& config, std::shared_ptr<const ColumnarFile> table, const std::string& name, TableUse use) {
-  TableFile file(name, reading(config, ".", target_of(config, use)), std::move(table));
-  Frame frame = file.all(uint64_t{1} << 35);
-  return prepared(config, std::move(frame), &file, name, use);
+  ReadOptions options = reading(config, ".", target_of(config, use));
+  options.on_misfit = on_misfit_of(options, use);
+  TableFile file(name, std::move(options), std::move(table));
+  return prepared_all(config, file, name, use);
 }
 
 SourcePtr prepared_text(const Config& config, std::string_view text, const std::string& name, TableUse use) {
   ReadOptions options = reading(config, ".", target_of(config, use));
-  const bool records = use == TableUse::records && options.schema;
-  if (records) options.on_misfit = OnMisfit::missing;
+  options.on_misfit = on_misfit_of(options, use);
   TableFile file(name, std::move(options), std::string(text));
-  std::vector<Misfit> misfits;
-  Frame frame = file.all(uint64_t{1} << 33, records ? &misfits : nullptr);
-  RefusedRows refused;
-  for (const Misfit& cell : misfits)
-    refused.emplace(cell.row, misfit_error(name, cell.line, file.schema().columns[cell.column], cell.text).what());
-  return prepared(config, std::move(frame), &file, name, use, std::move(refused));
+  return prepared_all(config, file, name, use);
 }
 
 SourcePtr prepared_records(const Config& config, const Table& records, TableUse use) {
@@ -363,26 +423,29 @@ SourcePtr prepared_records(const Config& config, const Table& records, TableUse 
   if (!options.schema) config.fail("fitted", "is needed to read records");
   Frame frame = empty_frame(*options.schema);
   frame.rows = records.rows;
+  Refusals refusals(config, *options.schema, target);
+  const auto refuse = [&](int64_t row, const Error& why) {
+    if (use != TableUse::records) throw Error(why);
+    refusals.add(row, why);
+  };
   for (size_t c = 0; c < frame.columns.size(); ++c) {
     const ColumnSpec& spec = frame.schema.columns[c];
     const int64_t from = records.find(spec.name);
     for (int64_t r = 0; r < records.rows; ++r) {
       const std::string_view cell = from < 0 ? std::string_view() : records.cell(r, from);
-      if ((from < 0 || is_no_cell(cell)) && spec.name != target)
-        throw Error(
-            ErrorKind::data,
-            {.where = records.place(r), .what = "the record lacks '" + spec.name + "'", .hint = "null says that a value is not known"});
-      const bool gone = from < 0 || is_no_cell(cell) || cell.data() == nullptr ||
+      const bool lacks = from < 0 || is_no_cell(cell);
+      if (lacks && spec.name != target)
+        refuse(r, Error(ErrorKind::data, {.where = records.place(r),
+                                          .what = "the record lacks '" + spec.name + "'",
+                                          .hint = "null says that a value is not known"}));
+      const bool gone = lacks || cell.data() == nullptr ||
                         std::find(options.dialect.missing.begin(), options.dialect.missing.end(), cell) != options.dialect.missing.end();
-      if (gone) frame.columns[c].add_missing();
-      else if (!add_parsed(spec, cell, frame.columns[c]))
-        throw Error(ErrorKind::data, {.where = records.place(r),
-                                      .what = "the value does not fit the column '" + spec.name + "'",
-                                      .got = "'" + std::string(cell.substr(0, 40)) + "'",
-                                      .expected = std::string("a ") + type_text(spec.type)});
+      if (!gone && add_parsed(spec, cell, frame.columns[c])) continue;
+      frame.columns[c].add_missing();
+      if (!gone && refusals.reads(c)) refuse(r, misfit_error(records.place(r), spec, cell));
     }
   }
-  return prepared(config, std::move(frame), nullptr, records.where, use);
+  return prepared(config, std::move(frame), nullptr, records.where, use, refusals.take());
 }
 
 }  // namespace perigee::tables

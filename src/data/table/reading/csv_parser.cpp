@@ -314,9 +314,10 @@ class BlockParser {
     if (out_.first.line < 0) out_.first = {.line = line_, .row = rows_, .column = c, .text = std::string(text.substr(0, 60))};
     if (out_.misfits.empty()) out_.misfits.assign(out_.frame.columns.size(), 0);
     ++out_.misfits[c];
-    if (out_.misfit_cells.size() < kMostMisfits) out_.misfit_cells.push_back({line_, rows_, c, std::string(text.substr(0, 60))});
+    if (out_.misfit_cells.size() < most_misfits(on_misfit_))
+      out_.misfit_cells.push_back({line_, rows_, c, std::string(text.substr(0, 60))});
     set_missing(column);
-    if (on_misfit_ == OnMisfit::stop) throw misfit_error(where_, first_line_ + line_, spec, text);
+    if (on_misfit_ == OnMisfit::stop) throw misfit_error(where_ + ":" + std::to_string(first_line_ + line_), spec, text);
   }
 
   // "2016-01-31" and "2016-01-31 12:30:45", also with T.
@@ -367,13 +368,12 @@ class BlockParser {
 
 }  // namespace
 
-Error misfit_error(const std::string& where, int64_t line, const ColumnSpec& spec, std::string_view text) {
-  return Error(ErrorKind::data,
-               {.where = where + ":" + std::to_string(line),
-                .what = "the value does not fit the column '" + spec.name + "'",
-                .got = "'" + std::string(text.substr(0, 40)) + "'",
-                .expected = std::string(spec.type == Type::integer ? "an " : "a ") + type_text(spec.type),
-                .hint = "change the column's type in the schema, or name what stands for a missing value: missing_values"});
+Error misfit_error(std::string place, const ColumnSpec& spec, std::string_view text, const char* missing) {
+  return Error(ErrorKind::data, {.where = std::move(place),
+                                 .what = "the value does not fit the column '" + spec.name + "'",
+                                 .got = "'" + std::string(text.substr(0, 40)) + "'",
+                                 .expected = std::string(spec.type == Type::integer ? "an " : "a ") + type_text(spec.type),
+                                 .hint = std::string("change the column's type in the schema, or ") + missing});
 }
 
 void parse_csv_block(std::string_view block, const CsvPlan& plan, const std::string& where, int64_t first_line, OnMisfit on_misfit,

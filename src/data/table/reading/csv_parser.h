@@ -19,12 +19,19 @@ struct Misfit {
   std::string text;
 };
 
-// "houses.csv:7: the value does not fit the column 'rooms'". The line counts from 1.
-Error misfit_error(const std::string& where, int64_t line, const ColumnSpec& spec, std::string_view text);
+// "houses.csv:7: the value does not fit the column 'rooms'", with the place of the row. `missing`: how a missing value is written.
+Error misfit_error(std::string place, const ColumnSpec& spec, std::string_view text,
+                   const char* missing = "name what stands for a missing value: missing_values");
 
-inline constexpr size_t kMostMisfits = 100;  // of a block are kept
+inline constexpr const char* kWriteNull = "write null for a missing value";
 
-enum class OnMisfit { stop, missing };
+enum class OnMisfit {
+  stop,
+  missing,  // and some of the cells are kept, as examples
+  keep      // missing, and all of the cells are kept
+};
+inline constexpr size_t kMostMisfits = 100;  // that a block keeps as examples
+inline size_t most_misfits(OnMisfit on_misfit) { return on_misfit == OnMisfit::keep ? size_t{1} << 20 : kMostMisfits; }
 
 struct CsvBlock {
   Frame frame;

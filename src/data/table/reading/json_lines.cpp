@@ -148,14 +148,10 @@ class JsonRows {
   void misfit(size_t c, const std::string& text) {
     if (out_.first.line < 0) out_.first = {.line = number_, .column = c, .text = text.substr(0, 60)};
     const ColumnSpec& spec = schema_.columns[c];
-    if (on_misfit_ == OnMisfit::stop)
-      throw Error(ErrorKind::data, {.where = at(),
-                                    .what = "the value does not fit the column '" + spec.name + "'",
-                                    .got = "'" + text.substr(0, 40) + "'",
-                                    .expected = std::string(spec.type == Type::integer ? "an " : "a ") + type_text(spec.type)});
+    if (on_misfit_ == OnMisfit::stop) throw misfit_error(at(), spec, text, kWriteNull);
     if (out_.misfits.empty()) out_.misfits.assign(schema_.columns.size(), 0);
     ++out_.misfits[c];
-    if (out_.misfit_cells.size() < kMostMisfits) out_.misfit_cells.push_back({number_, out_.frame.rows, c, text.substr(0, 60)});
+    if (out_.misfit_cells.size() < most_misfits(on_misfit_)) out_.misfit_cells.push_back({number_, out_.frame.rows, c, text.substr(0, 60)});
   }
 
   const TableSchema& schema_;

@@ -219,10 +219,10 @@ void TableFile::look(const std::string& head) {
     words &= !rows[0][c].empty() && !reads_as(Type::real, rows[0][c]) && !reads_as(Type::time, rows[0][c]);
     known |= options_.schema && options_.schema->find(rows[0][c]) >= 0;
   }
-  const bool perhaps = !options_.schema && words && !below && !again && rows.size() > 1;
-  if (perhaps && !options_.dialect.header)
+  header_is_guess_ = !options_.schema && words && !below && !again && rows.size() > 1 && !options_.dialect.header;
+  if (header_is_guess_ && options_.tells_guess)
     warn(path_ + ": all columns are texts: the first line is taken for their names; with header = false it is a row");
-  const bool header = options_.dialect.header.value_or(known || perhaps || (words && below && rows.size() > 1));
+  const bool header = options_.dialect.header.value_or(known || header_is_guess_ || (words && below && rows.size() > 1));
   options_.dialect.header = header;
   if (header) {
     skip_lines_ += std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(first_end), '\n');
@@ -297,27 +297,33 @@ void TableFile::parse(std::string_view text, int64_t first_line, OnMisfit on_mis
   else parse_csv_block(text, plan_, path_, first_line, on_misfit, out);
 }
 
-std::optional<Frame> TableFile::all_within(uint64_t most_bytes, std::vector<Misfit>* misfits) {
+void TableFile::use_misfits(Chunk& chunk, const UseMisfit& misfit) const {
+  const int64_t count = std::accumulate(chunk.block.misfits.begin(), chunk.block.misfits.end(), int64_t{0});
+  for (Misfit& cell : chunk.block.misfit_cells) {
+    cell.line += chunk.first_line;
+    cell.row += chunk.first_row;
+    misfit(cell);
+  }
+  if (count > std::ssize(chunk.block.misfit_cells)) throw refusal_of(chunk.block.misfit_cells.back());
+}
+
+Error TableFile::refusal_of(const Misfit& cell) const {
+  const std::string place = path_ + (columnar_ ? ": row " + std::to_string(cell.row + 1) : ":" + std::to_string(cell.line));
+  if (columnar_ || json_) return misfit_error(place, schema_.columns[cell.column], cell.text, kWriteNull);
+  return misfit_error(place, schema_.columns[cell.column], cell.text);
+}
+
+std::optional<Frame> TableFile::all_within(uint64_t most_bytes, const UseMisfit& misfit) {
   struct TooMuch {};
   Frame whole;
   uint64_t bytes = 0;
   do {
     whole = empty_frame(schema_);
     bytes = 0;
-    if (misfits) misfits->clear();
     try {
       if (each([](Chunk&) {},
                [&](Chunk& chunk) {
-                 const int64_t count = std::accumulate(chunk.block.misfits.begin(), chunk.block.misfits.end(), int64_t{0});
-                 for (Misfit& cell : chunk.block.misfit_cells) {
-                   cell.line += chunk.first_line;
-                   cell.row += chunk.first_row;
-                   if (misfits) misfits->push_back(cell);
-                 }
-                 if (misfits && count > std::ssize(chunk.block.misfit_cells)) {
-                   const Misfit& last = misfits->back();
-                   throw misfit_error(path_, last.line, schema_.columns[last.column], last.text);
-                 }
+                 if (misfit) use_misfits(chunk, misfit);
                  whole.append(chunk.block.frame);
                  for (const Column& column : chunk.block.frame.columns)
                    bytes += column.bytes.size() + 8 * static_cast<uint64_t>(column.size());
@@ -330,8 +336,8 @@ std::optional<Frame> TableFile::all_within(uint64_t most_bytes, std::vector<Misf
   } while (true);
 }
 
-Frame TableFile::all(uint64_t most_bytes, std::vector<Misfit>* misfits) {
-  if (std::optional<Frame> whole = all_within(most_bytes, misfits)) return std::move(*whole);
+Frame TableFile::all(uint64_t most_bytes, const UseMisfit& misfit) {
+  if (std::optional<Frame> whole = all_within(most_bytes, misfit)) return std::move(*whole);
   throw Error(ErrorKind::resources, {.where = path_,
                                      .what = "the table is too large for the memory that it may have",
                                      .expected = "at most " + std::to_string(most_bytes >> 20) + " MiB"});

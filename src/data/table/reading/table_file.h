@@ -23,6 +23,7 @@ struct ReadOptions {
   OnMisfit on_misfit = OnMisfit::stop;
   int threads = 1;
   std::string may_lack = {};  // a column that need not be there: all missing then
+  bool tells_guess = true;    // a header that is a guess: in a warning
   size_t chunk_bytes = size_t{2} << 20;
 };
 
@@ -40,6 +41,8 @@ class TableFile {
 
   const TableSchema& schema() const { return schema_; }
   const Dialect& dialect() const { return options_.dialect; }
+  // The first line has words alone, as all others: that it has names is a guess.
+  bool header_is_guess() const { return header_is_guess_; }
   // Or otherwise of columns that have names: how the file is written says nothing of another one.
   bool is_json() const { return json_ || document_ || (columnar_ && !several_); }
 
@@ -52,11 +55,14 @@ class TableFile {
   };
   bool each(const std::function<void(Chunk&)>& work, const std::function<void(Chunk&)>& in_order);
   // All of it. Error(resources) beyond `most_bytes` of content.
-  // `misfits`: gets the cells that do not fit, rows from 0 and lines from 1 of the file, where they are read as missing; those that were not kept
-  // are refused: Error(data).
-  Frame all(uint64_t most_bytes = uint64_t{1} << 36, std::vector<Misfit>* misfits = nullptr);
+  // With a schema that is given and OnMisfit::keep, `misfit` gets each cell that does not fit, rows from 0 and lines from 1 of the file.
+  // Error(data) where a block has more than most_misfits() of them.
+  using UseMisfit = std::function<void(const Misfit& cell)>;
+  Frame all(uint64_t most_bytes = uint64_t{1} << 36, const UseMisfit& misfit = {});
   // None: it has more; then not all of it was read.
-  std::optional<Frame> all_within(uint64_t most_bytes, std::vector<Misfit>* misfits = nullptr);
+  std::optional<Frame> all_within(uint64_t most_bytes, const UseMisfit& misfit = {});
+  // Why such a cell is refused.
+  Error refusal_of(const Misfit& cell) const;
 
  private:
   class Reading;
@@ -73,6 +79,7 @@ class TableFile {
   std::vector<std::string> names_of(const std::vector<std::string>& first, bool header) const;
   void plan(const std::vector<std::string>& names);
   void widen(const Misfit& misfit);
+  void use_misfits(Chunk& chunk, const UseMisfit& misfit) const;
   void parse(std::string_view text, int64_t first_line, OnMisfit on_misfit, CsvBlock* out) const;
 
   std::string path_, content_, part_;  // path_ without the part
@@ -83,6 +90,7 @@ class TableFile {
   std::shared_ptr<const ColumnarFile> columnar_;
   std::vector<int64_t> columns_;  // of the columnar file, for each of the schema; -1: there is none
   bool json_ = false, guessed_ = false, made_csv_ = false /* by stream(), of lines */, several_ = false, document_ = false;
+  bool header_is_guess_ = false;
   size_t skip_bytes_ = 0;  // before the first row
   int64_t skip_lines_ = 0;
 };
