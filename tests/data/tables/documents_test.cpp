@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "src/core/error.h"
+#include "src/core/warning.h"
 #include "src/data/table/reading/table_file.h"
 #include "src/data/table/steps.h"
 #include "src/io/codec/compress.h"
@@ -150,6 +151,31 @@ TEST(Documents, SeveralFilesAreOneTable) {
              "the file has a column 'file', as the table of several files has; a schema with the other columns reads those");
   EXPECT_HAS(refusal([&] { TableFile(folder / "*.tsv", {}); }),
              "no file has such a name; expected 1 to 1000000 files; * stands for any letters, ? for one");
+}
+
+// Where all is text, the first line of one file says nothing of the next.
+TEST(Documents, SeveralFilesHaveAHeaderOrNone) {
+  const TemporaryFolder folder;
+  const auto table_of = [&](std::string_view first, std::string_view second) {
+    write_file(folder / "1.csv", as_bytes(first));
+    write_file(folder / "2.csv", as_bytes(second));
+    return text_of(TableFile(folder / "*.csv", {}).all());
+  };
+  std::vector<std::string> told;
+  const WarningHandler before = set_warning_handler([&](const std::string& text) { told.push_back(text); });
+  EXPECT_EQ(table_of("good,cat\nbad,dog\n", "fine,emu\nworse,fox\n"),
+            "file:text,c0:text,c1:text\n1.csv|good|cat\n1.csv|bad|dog\n2.csv|fine|emu\n2.csv|worse|fox");
+  EXPECT_EQ(told.size(), 1u);
+  EXPECT_HAS(told.back(),
+             "all columns are texts, and the files begin with different lines: these are rows; with header = true they are names");
+  EXPECT_EQ(table_of("good,cat\nbad,dog\n", "fine,emu\nfine,fox\n").substr(0, 26), "file:text,c0:text,c1:text\n")
+      << "the second has none for sure";
+  EXPECT_EQ(table_of("word,kind\nbad,dog\n", "word,kind\nfine,emu\n"), "file:text,word:text,kind:text\n1.csv|bad|dog\n2.csv|fine|emu");
+  EXPECT_EQ(told.size(), 3u);
+  EXPECT_HAS(told.back(), "all columns are texts: the first line is taken for their names; with header = false it is a row");
+  EXPECT_EQ(table_of("word,n\nbad,1\n", "word,m\nfine,2\n"), "file:text,word:text,n:integer,m:integer\n1.csv|bad|1|-\n2.csv|fine|-|2");
+  EXPECT_EQ(told.size(), 3u) << "numbers below words: sure names";
+  set_warning_handler(before);
 }
 
 TEST(Documents, DataVecsFilesAreRead) {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "src/core/error.h"
+#include "src/core/warning.h"
 #include "src/data/table/reading/csv_rows.h"
 #include "src/io/confined.h"
 #include "src/io/file.h"
@@ -60,7 +61,8 @@ Type common(Type a, Type b) {
 
 class FilesTable : public ColumnarFile {
  public:
-  FilesTable(const std::string& pattern, const ReadOptions& options) : options_(options) {
+  FilesTable(const std::string& pattern, const ReadOptions& options) : pattern_(pattern), options_(options) {
+    options_.tells_guess = false;
     const size_t slash = pattern.rfind('/');
     folder_ = slash == pattern.npos ? "" : pattern.substr(0, slash + 1);
     const std::string wanted = pattern.substr(folder_.size());
@@ -85,6 +87,7 @@ class FilesTable : public ColumnarFile {
     const Part& part = files_[static_cast<size_t>(chunk)];
     ReadOptions options = options_;
     options.schema = TableSchema{};
+    options.dialect.header = part.header;
     for (size_t c = 1; c < schema_.columns.size(); ++c)
       if (options_.schema || part.has.contains(schema_.columns[c].name)) options.schema->columns.push_back(schema_.columns[c]);
     Frame all = TableFile(folder_ + part.name, options).all(kMostOfAFile), frame{.rows = all.rows};
@@ -108,19 +111,56 @@ class FilesTable : public ColumnarFile {
   struct Part {
     std::string name;
     std::map<std::string, Type, std::less<>> has = {};  // columns, where none are given
+    std::optional<bool> header = {};
+    bool is_guess = false;  // that it has a header
+    int64_t rows = 0;
   };
 
   void take_given(const TableSchema& given) {
     for (const ColumnSpec& spec : given.columns)
       if (spec.name != "file") schema_.columns.push_back(spec);
+    for (Part& part : files_) part.header = options_.dialect.header;
+  }
+
+  TableSchema schema_of_part(Part& part) const {
+    ReadOptions options = options_;
+    options.dialect.header = part.header;
+    TableFile file(folder_ + part.name, options);
+    do part.rows = 0;  // later rows may ask for wider types
+    while (!file.each([](TableFile::Chunk&) {}, [&](TableFile::Chunk& chunk) { part.rows += chunk.block.frame.rows; }));
+    part.header = file.dialect().header;
+    part.is_guess = file.header_is_guess();
+    return file.schema();
+  }
+
+  // A first line of words above words is taken for names only where all files have the same one.
+  void settle_headers(std::vector<TableSchema>& schemas) {
+    const TableSchema* first = nullptr;
+    bool same = true;
+    for (size_t i = 0; i < files_.size(); ++i) {
+      if (files_[i].is_guess && first == nullptr) first = &schemas[i];
+      if (files_[i].is_guess) same &= schemas[i].names() == first->names();
+      else same &= files_[i].header.value_or(true) || files_[i].rows < 2;  // one line alone says nothing
+    }
+    if (first == nullptr) return;
+    warn(pattern_ + ": all columns are texts" +
+         (same ? ": the first line is taken for their names; with header = false it is a row"
+               : ", and the files begin with different lines: these are rows; with header = true they are names"));
+    for (size_t i = 0; i < files_.size() && !same; ++i)
+      if (files_[i].is_guess) files_[i].header = false, schemas[i] = schema_of_part(files_[i]);
   }
 
   void find_columns() {
-    std::map<std::string, size_t, std::less<>> number_of;
+    std::vector<TableSchema> schemas;
     for (Part& part : files_) {
-      TableFile file(folder_ + part.name, options_);
-      while (!file.each([](TableFile::Chunk&) {}, [](TableFile::Chunk&) {})) {}  // later rows may ask for wider types
-      for (const ColumnSpec& spec : file.schema().columns) {
+      part.header = options_.dialect.header;
+      schemas.push_back(schema_of_part(part));
+    }
+    settle_headers(schemas);
+    std::map<std::string, size_t, std::less<>> number_of;
+    for (size_t i = 0; i < files_.size(); ++i) {
+      Part& part = files_[i];
+      for (const ColumnSpec& spec : schemas[i].columns) {
         if (spec.name == "file")
           throw Error(ErrorKind::data, {.where = folder_ + part.name,
                                         .what = "the file has a column 'file', as the table of several files has",
@@ -137,6 +177,7 @@ class FilesTable : public ColumnarFile {
     }
   }
 
+  const std::string pattern_;
   ReadOptions options_;
   std::string folder_;
   std::vector<Part> files_;
