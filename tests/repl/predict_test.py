@@ -274,7 +274,7 @@ def bad_rows_of_a_table_with_steps_are_told():
     pathlib.Path("many.csv").write_text("\n".join(["id,size,city", *rows]) + "\n")
     out, error = run("predict", "stepped", "many.csv", "--json", code=3)
     lines = [json.loads(line) for line in out.splitlines()]
-    assert len(lines) == 151 and all("error" in line for line in lines[:150]) and lines[150]["values"] == expected, lines[-1]
+    assert len(lines) == 151 and all("error" in line for line in lines[:150]) and lines[150]["values"] == expected, lines[-1:]
     assert lines[149]["error"].startswith("many.csv:151: the value does not fit"), lines[149]
     assert error.count("does not fit") == 20 and "many.csv: 130 more rows cannot be read" in error, error
     records = [{"id": 1, "size": 47, "city": "Rome"}, {"id": 2, "size": "big", "city": "Rome"}, {"id": 3, "city": "Rome"},
