@@ -87,7 +87,7 @@ TEST_F(CarriedOnDevice, HasTheBitsOfAsManyThreadsOnTwoDevices) {
 
 TEST_F(CarriedOnDevice, RefusesRowsThatAreUpdatedLazily) {
   Job lazy = job(kRows);
-  lazy.set("network.0.rows", "lazy");
+  lazy.set("network.1.rows", "lazy");
   EXPECT_HAS(refusal(ErrorKind::model, [&] { Trainer device(lazy, {.backend = Backend::cuda}); }),
              "are updated lazily by the threads of a host");
 }
