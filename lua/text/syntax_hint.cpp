@@ -82,7 +82,7 @@ std::string syntax_hint(std::string_view line, std::string_view message) {
   for (const Habit& habit : kHabits)
     if ((habit.start ? line.starts_with(habit.text) : line.find(habit.text) != line.npos) && has_near(message, habit.near))
       return std::string(habit.hint);
-  if (has_near(message, "<eof>") && message.find("'=' expected") == message.npos)
+  if (has_near(message, "<eof>") && message.find("'=' expected") == message.npos && message.find("unfinished") == message.npos)
     return "the text ends before what it has begun: a }, a ) or an end is missing";
   return message.find("'}' expected") == message.npos ? "" : "entries of a table are separated by commas, and each { has its }";
 }
