@@ -89,5 +89,5 @@ for update = 1, updates do
 end
 
 local file = small and os.tmpname() .. ".svg" or "actor_critic.svg"
-pg.plot({ ["steps that the pole stands"] = pg.tensor(rewards) }, { file = file })
+pg.plot(pg.tensor(rewards), { title = "steps that the pole stands", file = file })
 if small then os.remove(file) end
