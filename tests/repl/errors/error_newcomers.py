@@ -216,7 +216,7 @@ CASES = [
     script("a target that no row has", "targetless.csv", "no row has a value of the target 'y'", 'name another column: target = "..."', None,
            train='pg.data.csv { "targetless.csv", missing = "skip", target = "y" }'),
     script("a script that ends too soon", "trial.lua:", "near '<eof>'; the text ends before what it has begun: a }, a ) or an end is missing", "",
-           ("--[[", ""), more="--[["),
+           ("x = {", ""), more="x = {"),
     script("a comma that is missing", "trial.lua:9", "'}' expected", "separated by commas", ("1 seed", "1, seed"), more="threads = 1 seed = 1,"),
     # dates
     *[script(f"dates with {cause}", place, cause, hint, train=f'pg.data.csv {{ "{file}", target = "y", dates = {{ "when" }} }}', network="pg.dense { 1 }", loss='"mse"')
