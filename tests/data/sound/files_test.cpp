@@ -47,7 +47,7 @@ TEST(Wav, DecodesNoMoreThanWanted) {
 }
 
 TEST(Sound, ContainersAreAsLibsndfileReadsThem) {
-  NEEDS_ORACLES();
+  NEEDS_RECORDINGS();
   const std::string folder = data_folder() + "/oracles/audio/containers/";
   for (const char* name : {"alaw.wav", "double.wav", "float.wav", "pcm_16.wav", "pcm_24.wav", "pcm_32.wav", "pcm_u8.wav", "ulaw.wav",
                            "ima_adpcm.wav", "mpeg_layer_iii.mp3", "opus.ogg", "pcm_16.aiff", "pcm_16.au", "pcm_16.caf", "pcm_16.flac",

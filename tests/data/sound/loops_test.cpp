@@ -60,7 +60,7 @@ TEST(SoundLoops, HaveTheSameBitsWithEachInstructionSet) {
 }
 
 TEST(Resampler, IsNearSoxrs) {
-  NEEDS_ORACLES();
+  NEEDS_RECORDINGS();
   const Tensor expected = oracle("soxr_hq_16000"), floats = oracle("signal").to(Dtype::f32);
   const Resampler resampler(8000, 16000, "test");
   std::vector<float> out(static_cast<size_t>(expected.elements()));
@@ -69,7 +69,7 @@ TEST(Resampler, IsNearSoxrs) {
 }
 
 TEST(Resampler, IsScipys) {
-  NEEDS_ORACLES();
+  NEEDS_RECORDINGS();
   const Tensor signal = oracle("signal");
   const Tensor floats = signal.to(Dtype::f32);
   for (const auto& [name, up, down] : {std::tuple{"resample_poly_3_2", 3, 2}, {"resample_poly_441_320", 441, 320}}) {

@@ -53,7 +53,7 @@ inline std::string data_folder() {
   return folder == nullptr ? "" : folder;
 }
 
-#define NEEDS_ORACLES() \
+#define NEEDS_RECORDINGS() \
   if (data_folder().empty()) GTEST_SKIP() << "PERIGEE_DATA is not set: no expected values"
 
 inline Bytes oracle_file(const std::string& name) {

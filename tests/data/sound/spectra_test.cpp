@@ -13,7 +13,7 @@ namespace perigee {
 namespace {
 
 TEST(AudioTransforms, AreLibrosas) {
-  NEEDS_ORACLES();
+  NEEDS_RECORDINGS();
   const TemporaryFolder folder;
   write_signal(folder.path());
   struct Case {
@@ -65,7 +65,7 @@ std::vector<double> parts_of(const std::string& name, int64_t rows, int64_t colu
 }
 
 TEST(AudioTransforms, HaveLibrosasWindowsAndEnds) {
-  NEEDS_ORACLES();
+  NEEDS_RECORDINGS();
   const TemporaryFolder folder;
   write_signal(folder.path());
   for (const auto& [name, options] : {std::pair{"stft_256_80_hann_1", R"("window":256,"hop":80)"},
@@ -91,7 +91,7 @@ TEST(AudioTransforms, HaveLibrosasWindowsAndEnds) {
 }
 
 TEST(AudioTransforms, HaveLibrosasFilters) {
-  NEEDS_ORACLES();
+  NEEDS_RECORDINGS();
   const TemporaryFolder folder;
   write_signal(folder.path());
   const Tensor power = oracle("power_256_80");
@@ -123,7 +123,7 @@ TEST(AudioTransforms, MirrorShortRecordingsAndRepeatTheEndsOfTheirSlopes) {
 }
 
 TEST(AudioTransforms, AreHtks) {
-  NEEDS_ORACLES();
+  NEEDS_RECORDINGS();
   const std::string place = data_folder() + "/oracles/third_party/kaldi-htk/src/feat/test_data/test.wav";
   struct Case {
     const char *suffix, *transform;
